@@ -1,0 +1,98 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["nox>=2026.4.10"]
+# ///
+"""The project's sessions: `python3 noxfile.py -l` lists them, and needs nothing but Python 3.11 and venv.
+
+Started without nox, this file makes `.nox/start`, installs nox there and goes on with it.
+All sessions share one environment, `.nox/env`, made from pyproject.toml and constraints.txt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+ENV = ROOT / ".nox" / "env"
+PYTHON = str(ENV / "bin" / "python")
+SITE = ROOT / "build" / "site"
+
+try:
+    import nox
+except ModuleNotFoundError:
+    start = ROOT / ".nox" / "start"
+    if Path(sys.prefix).resolve() == start:
+        raise
+    print(f"nox is not installed: installing it into {start.relative_to(ROOT)}", flush=True)
+    venv.EnvBuilder(with_pip=True, clear=True).create(start)
+    subprocess.run([start / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", "nox"], check=True)
+    os.execv(start / "bin" / "python", [start / "bin" / "python", __file__, *sys.argv[1:]])
+
+nox.needs_version = ">=2026.4.10"
+nox.options.sessions = ["docs", "tests"]
+nox.options.default_venv_backend = "none"
+nox.options.error_on_external_run = False
+
+EXTRAS = "jax,lightning"
+GROUPS = ["docs", "tests", "browser", "lint"]
+
+
+def environment(session: nox.Session) -> None:
+    """Makes the shared environment, or makes it anew when what it is made from has changed."""
+    sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + sys.version.encode()).hexdigest()
+    stamp = ENV / "made-from.sha256"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    session.log("making the environment in .nox/env (about 2 GB, once)")
+    shutil.rmtree(ENV, ignore_errors=True)
+    venv.EnvBuilder(with_pip=True).create(ENV)
+    pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    session.run(*pip, "--upgrade", "pip", silent=True)
+    if os.environ.get("UV_TORCH_BACKEND"):  # uv knows PyTorch's index of CPU builds
+        session.run(*pip, "uv")
+        session.run(PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "-c", "constraints.txt", "torch")
+    groups = [f"--group={group}" for group in GROUPS]
+    session.run(*pip, "-c", "constraints.txt", "--editable", f".[{EXTRAS}]", *groups)
+    stamp.write_text(wanted)
+
+
+def python(session: nox.Session, *arguments: str, **options: object) -> None:
+    """Runs the environment's Python."""
+    session.run(PYTHON, *arguments, **options)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site and run its examples (`-- --serve` serves it and rebuilds it live)."""
+    environment(session)
+    options = ["-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees", "docs", str(SITE)]
+    if "--serve" in session.posargs:
+        python(session, "-m", "sphinx_autobuild", *options, "--watch", "examples", "--watch", "slurm", "--watch", "src")
+        return
+    python(session, "-m", "sphinx", "-j1", *options, *session.posargs)
+    session.log(f"the site: {SITE / 'index.html'}")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Unit tests, doctests, properties, and every example under simulation."""
+    environment(session)
+    python(session, "-m", "pytest", *(session.posargs or ["src", "tests/unit", "tests/simulation", "tests/site"]))
+
+
+@nox.session(default=False)
+def lint(session: nox.Session) -> None:
+    """Style, types, spelling, shell scripts, workflow files."""
+    environment(session)
+    python(session, "-m", "ruff", "check", ".")
+    python(session, "-m", "ruff", "format", "--check", ".")
+    python(session, "-m", "mypy")
+    python(session, "-m", "codespell_lib")
+    python(session, "-m", "sphinxlint", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")

@@ -1,0 +1,44 @@
+"""The command group, which finds its subcommands by name and imports only the one that is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import srunbook
+
+SUBCOMMANDS = {
+    "simulate": "Run a command as several processes with the environment that srun gives.",
+}
+"""Name of each subcommand (a module here that defines `command`) and its line in `srunbook --help`."""
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported when they are called, so that `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names the subcommands in the order of `SUBCOMMANDS`."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports one subcommand, or returns None where the name is unknown."""
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"srunbook.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py",
+)
+@click.version_option(srunbook.__version__, prog_name="srunbook")
+def main() -> None:
+    """Multi-node training on Slurm: try it here before you queue for it."""

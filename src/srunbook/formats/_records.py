@@ -1,0 +1,91 @@
+"""Run records: one line from every rank at its start and one at its end.
+
+A program needs no library to print them::
+
+    print("record " + json.dumps({"event": "end", "rank": 0, "steps": 440, "params_sha256": None}))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from srunbook.formats._files import FormatError, build
+
+MARK = 'record {"event"'
+"""What a record line contains; launchers may put a label such as `[0]` or `0:` before it."""
+
+
+@dataclass(frozen=True)
+class StartRecord:
+    """Where and as what a rank started.
+
+    Args:
+        rank: Its rank, from 0.
+        world_size: Number of ranks it belongs to.
+        local_rank: Its rank among those on its node.
+        host: Name of its node.
+        pid: Its process id on that node.
+        backend: What carries the collectives: `gloo`, `nccl`, or `none`.
+        device: What computes: `cpu`, `cuda`.
+        framework: Name and version, as in `jax 0.10.2`.
+        job: Slurm's job id, or None outside a job.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    host: str
+    pid: int
+    backend: str
+    device: str
+    framework: str
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class EndRecord:
+    """How a rank ended.
+
+    Args:
+        rank: Its rank, from 0.
+        steps: Number of optimizer steps (or collectives) it made.
+        params_sha256: SHA-256 of its parameters, or None where it has none.
+    """
+
+    rank: int
+    steps: int
+    params_sha256: str | None = None
+
+
+KINDS = {"start": StartRecord, "end": EndRecord}
+
+
+def parse_records(lines: Iterable[str]) -> list[StartRecord | EndRecord]:
+    """Finds the run records in the output of a job, in the order of the output.
+
+    Args:
+        lines: Lines of output, with or without a label of the launcher before the record.
+
+    Raises:
+        FormatError: A line announces a record, but what follows is no valid one.
+
+    >>> parse_records(['[0] record {"event": "end", "rank": 0, "steps": 440}', "other output"])
+    [EndRecord(rank=0, steps=440, params_sha256=None)]
+    """
+    records: list[StartRecord | EndRecord] = []
+    for line in lines:
+        position = line.find(MARK)
+        if position < 0:
+            continue
+        text = line[position + len("record ") :].strip()
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"run record is not JSON ({error}): {text}") from None
+        event = data.pop("event")
+        if event not in KINDS:
+            raise FormatError(f"run record has the unknown event {event!r}; known are {', '.join(KINDS)}: {text}")
+        records.append(build(KINDS[event], data, f"run record {text}"))
+    return records
