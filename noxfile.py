@@ -41,6 +41,12 @@ nox.options.error_on_external_run = False
 
 EXTRAS = "jax,lightning"
 GROUPS = ["docs", "tests", "browser", "lint"]
+SCRIPTS = [".ci/run", "scripts/**/*.sh", "slurm/**/*.sbatch", "examples/**/*.sbatch", "examples/**/*.sh"]
+SCHEMAS = {
+    "vendor.citation-file-format": "CITATION.cff",
+    "vendor.github-workflows": ".github/workflows/checks.yml",
+    "vendor.readthedocs": ".readthedocs.yaml",
+}
 
 
 def environment(session: nox.Session) -> None:
@@ -96,3 +102,9 @@ def lint(session: nox.Session) -> None:
     python(session, "-m", "mypy")
     python(session, "-m", "codespell_lib")
     python(session, "-m", "sphinxlint", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+    for schema, path in SCHEMAS.items():
+        python(session, "-m", "check_jsonschema", "--builtin-schema", schema, path)
+    scripts = [str(path) for pattern in SCRIPTS for path in sorted(ROOT.glob(pattern))]
+    session.run(str(ENV / "bin" / "shellcheck"), "--shell=bash", *scripts)
+    for script in scripts:
+        session.run("bash", "-n", script)
