@@ -108,3 +108,7 @@ def lint(session: nox.Session) -> None:
     session.run(str(ENV / "bin" / "shellcheck"), "--shell=bash", *scripts)
     for script in scripts:
         session.run("bash", "-n", script)
+
+
+if __name__ == "__main__":
+    nox.main()
