@@ -29,9 +29,10 @@ except ModuleNotFoundError:
     start = ROOT / ".nox" / "start"
     if Path(sys.prefix).resolve() == start:
         raise
-    print(f"nox is not installed: installing it into {start.relative_to(ROOT)}", flush=True)
-    venv.EnvBuilder(with_pip=True, clear=True).create(start)
-    subprocess.run([start / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", "nox"], check=True)
+    if not (start / "bin" / "nox").exists():
+        print(f"nox is not installed: installing it into {start.relative_to(ROOT)}", flush=True)
+        venv.EnvBuilder(with_pip=True, clear=True).create(start)
+        subprocess.run([start / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", "nox"], check=True)
     os.execv(start / "bin" / "python", [start / "bin" / "python", __file__, *sys.argv[1:]])
 
 nox.needs_version = ">=2026.4.10"
