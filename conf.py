@@ -1,0 +1,97 @@
+"""Sphinx configuration: `sphinx-build -c . docs build/site`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+# Before anything imports jax: the examples that run inside the build see 8 CPU devices, unless the caller has chosen.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+REPOSITORY = "https://github.com/srunbook/srunbook"
+
+project = "srunbook"
+author = "The srunbook developers"
+copyright = "The srunbook developers"
+html_title = "srunbook"
+language = "en"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxext.opengraph",
+    "notfound.extension",
+    # ours, in docs/_ext
+    "code_file",
+    "recordings",
+    "real_files",
+    "gallery_guard",
+]
+exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
+templates_path = ["docs/_templates"]
+nitpicky = True
+highlight_language = "none"
+smartquotes = False
+
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "gallery/backreferences",
+    "abort_on_example_error": True,
+    "reset_modules": ("gallery_guard.restore_environment",),
+    "reset_modules_order": "both",
+    "capture_repr": (),
+    "notebook_extensions": set(),
+    "write_computation_times": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "min_reported_time": 1_000_000,
+}
+
+html_theme = "furo"
+html_static_path = ["docs/_static"]
+html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
+html_copy_source = False
+html_show_sphinx = False
+html_baseurl = "https://srunbook.readthedocs.io/en/latest/"
+html_theme_options = {
+    "source_repository": REPOSITORY,
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+pygments_style = "a11y-light"
+pygments_dark_style = "a11y-dark"
+
+ogp_site_url = html_baseurl
+ogp_site_name = "srunbook"
+ogp_social_cards = {"enable": False}
+ogp_description_length = 200
+
+copybutton_exclude = ".linenos, .gp"
+copybutton_selector = "div.code-file pre, div.highlight-console pre, div.highlight-python pre"
+
+notfound_urls_prefix = "/en/latest/"

@@ -1,0 +1,182 @@
+"""Sees to it that every example on the site has run, as it stands now, with what it uses.
+
+sphinx-gallery runs an example again when the example's own text has changed. Here, what an example uses counts
+too: the files of its folder that its text names, the library, and the pinned versions. The hash of all of these is
+kept beside the example's page; where it no longer agrees, the example runs again, and a page without a current
+hash fails the build.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+from sphinx_gallery import gen_gallery
+
+from srunbook.formats import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+
+logger = logging.getLogger(__name__)
+
+LIBRARY = ("src/srunbook/slurm", "src/srunbook/simulate", "src/srunbook/formats", "constraints.txt")
+"""What every example depends on, from the root of the repository."""
+
+ENVIRONMENT = dict(os.environ)
+"""The environment in which every example starts: that of the build, after conf.py has set the devices."""
+
+
+def drivers(root: Path) -> list[Path]:
+    """The examples that the gallery runs: `plot_*.py` in the folders of the guides."""
+    return sorted(root.glob("examples/*/plot_*.py"))
+
+
+def uses(driver: Path) -> list[Path]:
+    """Files that an example uses: those of its folder whose name, or path from `examples/`, its text contains.
+
+    A file it uses may itself name others; they count as well.
+    """
+    examples = driver.parent.parent
+    candidates = {path: (path.name, path.relative_to(examples).as_posix()) for path in files(examples)}
+    found: set[Path] = set()
+    waiting = [driver]
+    while waiting:
+        at = waiting.pop()
+        text = at.read_text(encoding="utf-8", errors="ignore")
+        for path, (name, full) in candidates.items():
+            if path in found or path == driver or path.name.startswith(("plot_", "GALLERY_HEADER")):
+                continue
+            named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if path.parent == at.parent else None
+            imported = path.parent == at.parent and re.search(
+                rf"^\s*(?:from|import) {re.escape(path.stem)}\b", text, re.M
+            )
+            if named or imported or full in text:
+                found.add(path)
+                waiting.append(path)
+    return sorted(found)
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """The files in a folder that somebody wrote."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.endswith(".recording.json"):
+            yield path
+
+
+def current_hash(root: Path, driver: Path) -> str:
+    """Hash of an example, of all it uses, of the library, and of the pinned versions."""
+    paths = [driver, *uses(driver)]
+    for name in LIBRARY:
+        place = root / name
+        paths += [place] if place.is_file() else files(place)
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(f"{path.relative_to(root).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def page(app: Sphinx, driver: Path) -> Path:
+    """Path, without suffix, of what the gallery makes from an example."""
+    return Path(app.srcdir) / "gallery" / driver.parent.name / driver.stem
+
+
+def restore_environment(_conf: dict[str, Any], _name: str) -> None:
+    """Takes back what an example did to the environment, so that nothing leaks into the next."""
+    os.environ.clear()
+    os.environ.update(ENVIRONMENT)
+
+
+def forget_outdated(app: Sphinx) -> None:
+    """Makes sphinx-gallery run again what has changed, and removes pages whose example is gone."""
+    root = Path(app.srcdir).parent
+    wanted = {page(app, driver): driver for driver in drivers(root)}
+    for path, driver in wanted.items():
+        stamp = path.with_suffix(".run")
+        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != current_hash(root, driver):
+            stamp.unlink(missing_ok=True)
+            path.with_suffix(".py.md5").unlink(missing_ok=True)
+    for rst in (Path(app.srcdir) / "gallery").glob("*/plot_*.rst"):
+        if rst.with_suffix("") not in wanted:
+            for left in rst.parent.glob(f"{rst.stem}.*"):
+                left.unlink()
+
+
+def run_gallery(app: Sphinx) -> None:
+    """Runs the gallery; an example that exits, or that did not run, fails the build.
+
+    Raises:
+        ExtensionError: Names the example.
+    """
+    root = Path(app.srcdir).parent
+    arguments, folder = list(sys.argv), Path.cwd()
+    hashes = {driver: current_hash(root, driver) for driver in drivers(root)}
+    try:
+        gen_gallery.generate_gallery_rst(app)
+    except SystemExit as error:
+        raise ExtensionError(
+            f"the example {sys.argv[0]} called sys.exit({error.code!r}), which would end the build without a site: "
+            "let an example end at its last line, and raise an exception or assert where it must fail"
+        ) from None
+    finally:
+        sys.argv[:] = arguments
+        os.chdir(folder)
+        restore_environment({}, "")
+
+    ran = {Path(path) for path in app.config.sphinx_gallery_conf["passing_examples"]}
+    for driver, hash_before in hashes.items():
+        stamp = page(app, driver).with_suffix(".run")
+        if driver in ran:
+            write_whole(stamp, hash_before)
+        if not stamp.is_file():
+            raise ExtensionError(f"the example {driver.relative_to(root)} did not run: {reason(app, driver)}")
+        if stamp.read_text(encoding="utf-8") != hash_before or not page(app, driver).with_suffix(".rst").is_file():
+            raise ExtensionError(
+                f"the example {driver.relative_to(root)} has no page of its last run: delete docs/gallery"
+            )
+    logger.info("gallery: %d examples, %d of them ran now", len(hashes), len(ran & set(hashes)))
+
+
+def reason(app: Sphinx, driver: Path) -> str:
+    """Why an example may not have run."""
+    if not list(driver.parent.glob("GALLERY_HEADER.*")):
+        return f"its folder needs a GALLERY_HEADER.rst with the title of the guide ({driver.parent.name})"
+    conf = app.config.sphinx_gallery_conf
+    if not conf["plot_gallery"] or not app.config.plot_gallery:
+        return "the build was told not to run examples (plot_gallery)"
+    return "sphinx-gallery's filename_pattern or ignore_pattern leaves it out"
+
+
+def check_pages(app: Sphinx, exception: Exception | None) -> None:
+    """Fails a build that wrote no HTML for an example.
+
+    Raises:
+        ExtensionError: Names the page.
+    """
+    if exception is not None or app.builder.format != "html":
+        return
+    root = Path(app.srcdir).parent
+    for driver in drivers(root):
+        html = Path(app.outdir) / "gallery" / driver.parent.name / f"{driver.stem}.html"
+        if not html.is_file():
+            raise ExtensionError(f"the example {driver.relative_to(root)} ran, but {html} was not written")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Puts the guard around the gallery's own run."""
+    app.setup_extension("sphinx_gallery.gen_gallery")
+    for listener in list(app.events.listeners["builder-inited"]):
+        if listener.handler is gen_gallery.generate_gallery_rst:
+            app.disconnect(listener.id)
+    app.connect("builder-inited", forget_outdated, priority=400)
+    app.connect("builder-inited", run_gallery)
+    app.connect("build-finished", check_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,180 @@
+"""Rejects every code block that is not (part of) a real file, and reports which files the pages show.
+
+Four kinds of page may show more than `code-file` does, and each only what it was made from: a gallery page its
+example and what it printed, an API page the docstrings of `src/`, the page of the command its own help.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from code_file import INCLUDED
+from docutils import nodes
+from repository import root
+from sphinx.util import logging
+
+from srunbook.formats import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+logger = logging.getLogger(__name__)
+
+ADVICE = "put the code into a file under examples/, slurm/ or src/ and show it with the directive code-file"
+
+
+def squeezed(text: str) -> str:
+    r"""A text without its layout: indentation and line breaks are the page's business.
+
+    >>> squeezed("  a\n    b")
+    'a b'
+    """
+    return " ".join(text.split())
+
+
+@cache
+def docstrings(source: Path) -> str:
+    """All docstrings of the Python files in a folder, squeezed."""
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                found.append(squeezed(node.value.value))
+    return "\n".join(found)
+
+
+@cache
+def command_help() -> str:
+    """The help of the command and of its subcommands, squeezed."""
+    import click
+
+    from srunbook.cli import main
+
+    texts = []
+
+    def collect(command: click.Command, context: click.Context) -> None:
+        texts.append(squeezed(command.get_help(context)))
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                subcommand = command.get_command(context, name)
+                if subcommand is not None:
+                    collect(subcommand, click.Context(subcommand, info_name=name, parent=context))
+
+    collect(main, click.Context(main, info_name="srunbook"))
+    return "\n".join(texts)
+
+
+def gallery_blocks(env: BuildEnvironment, page: str) -> tuple[set[str], bool]:
+    """Reads the example behind a gallery page.
+
+    Returns:
+        The text of its code blocks, and whether its prose keeps away from the markup of captured output.
+    """
+    from sphinx_gallery.py_source_parser import split_code_and_text_blocks
+
+    example = root(env) / "examples" / Path(page).relative_to("gallery").with_suffix(".py")
+    if not example.is_file():
+        return set(), True
+    blocks = split_code_and_text_blocks(str(example))[1]
+    prose = "\n".join(block.content for block in blocks if block.type == "text")
+    return {block.content.strip("\n") for block in blocks if block.type == "code"}, "sphx-glr" not in prose
+
+
+def in_class(node: nodes.Node, name: str) -> bool:
+    """Whether a node, or one that holds it, has a class."""
+    at: Any = node
+    while at is not None:
+        if isinstance(at, nodes.Element) and name in at.get("classes", []):
+            return True
+        at = at.parent
+    return False
+
+
+def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
+    """Whether a code block may stand on a page."""
+    text = block.astext()
+    if any(name in block for name in ("real_file", "recording", "front_matter")):
+        return True
+    if isinstance(block, nodes.literal_block) and block.get("language") == "console" and one_command(text):
+        return True
+    if page.startswith("gallery/"):
+        code, honest = gallery_blocks(env, page)
+        return text.strip("\n") in code or (honest and in_class(block, "sphx-glr-script-out"))
+    if page.startswith("reference/api"):
+        return squeezed(text) in docstrings(root(env) / "src")
+    if page == "tools/command":
+        return squeezed(text) in command_help()
+    return False
+
+
+def one_command(text: str) -> bool:
+    r"""Whether a console block is one command on one line.
+
+    >>> one_command("$ nox -s docs"), one_command("$ a\n$ b"), one_command("a")
+    (True, False, False)
+    """
+    return re.fullmatch(r"\$ \S[^\n]*\n?", text) is not None
+
+
+def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:
+    """All that a reader sees as a block of code."""
+    yield from doctree.findall(nodes.literal_block)
+    yield from doctree.findall(nodes.doctest_block)
+    for raw in doctree.findall(nodes.raw):
+        if "html" in raw.get("format", "") and re.search(r"<(pre|textarea)\b", raw.astext()):
+            yield raw
+
+
+def check(app: Sphinx, doctree: nodes.document) -> None:
+    """Warns about each block of a page that is no real file."""
+    env = app.env
+    for block in blocks(doctree):
+        if not allowed(env, env.docname, block):
+            first = next((content for content in block.astext().splitlines() if content.strip()), "")
+            logger.warning(
+                "code block that is no real file, beginning %r: %s",
+                first.strip(),
+                ADVICE,
+                location=block,
+                type="real_files",
+            )
+
+
+def report_path(app: Sphinx) -> Path:
+    """Where a build reports which files its pages show: beside the folder of the site."""
+    return Path(app.outdir).with_name(f"{Path(app.outdir).name}-included.json")
+
+
+def report(app: Sphinx, exception: Exception | None) -> None:
+    """Writes which pages show which file."""
+    if exception is not None:
+        return
+    pages: dict[str, set[str]] = {}
+    for page, files in INCLUDED.of(app.env).items():
+        for name in files:
+            pages.setdefault(name, set()).add(page)
+    for page in app.env.found_docs:
+        if page.startswith("gallery/") and not page.endswith("index"):
+            pages.setdefault(f"examples/{page.removeprefix('gallery/')}.py", set()).add(page)
+    text = json.dumps({name: sorted(pages[name]) for name in sorted(pages)}, indent=2)
+    write_whole(report_path(app), text + "\n")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connects the check and the report."""
+    app.setup_extension("code_file")
+    app.connect("doctree-read", check)
+    app.connect("build-finished", report)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

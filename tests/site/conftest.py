@@ -1,0 +1,105 @@
+"""Tiny sites, built with the extensions of the real one, and the real site that `nox -s docs` built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAGE = """\
+# A page
+
+{body}
+
+```{{toctree}}
+:hidden:
+
+gallery/index
+```
+"""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a build of a tiny site came to."""
+
+    returncode: int
+    output: str
+    site: Path
+
+
+@dataclass(frozen=True)
+class TinySite:
+    """A small repository with the configuration and the extensions of the real one."""
+
+    root: Path
+
+    def write(self, name: str, text: str) -> Path:
+        """Writes a file of the repository."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def page(self, body: str) -> None:
+        """Writes the only page of the site."""
+        self.write("docs/index.md", PAGE.format(body=body))
+
+    def build(self, *options: str) -> Build:
+        """Builds the site as `nox -s docs` does."""
+        site = self.root / "build" / "site"
+        command = [sys.executable, "-m", "sphinx", "-j1", "-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees"]
+        result = subprocess.run(
+            [*command, *options, "docs", str(site)],
+            cwd=self.root,
+            env={**os.environ, "NO_COLOR": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        return Build(result.returncode, re.sub(r"\x1b\[[0-9;]*m", "", result.stdout), site)
+
+
+@pytest.fixture
+def tiny_site(tmp_path: Path) -> TinySite:
+    """A site of one page and one empty gallery."""
+    site = TinySite(tmp_path)
+    (tmp_path / "docs").mkdir()
+    for name in ("_ext", "_static", "_templates"):
+        (tmp_path / "docs" / name).symlink_to(ROOT / "docs" / name)
+    conf = (ROOT / "conf.py").read_text(encoding="utf-8")
+    site.write("conf.py", conf)
+    site.write("examples/GALLERY_HEADER.rst", "Gallery\n=======\n")
+    site.write("examples/guide/GALLERY_HEADER.rst", "Guide\n-----\n")
+    site.page("Nothing yet.")
+    return site
+
+
+@pytest.fixture(scope="session")
+def built_site() -> Path:
+    """The real site.
+
+    Raises:
+        pytest.fail.Exception: There is none.
+    """
+    site = ROOT / "build" / "site"
+    if not (site / "index.html").is_file():
+        pytest.fail(f"{site}/index.html does not exist: run `python3 noxfile.py -s docs` first")
+    return site
+
+
+@pytest.fixture(scope="session")
+def included(built_site: Path) -> dict[str, list[str]]:
+    """Which pages show which file, as the build of the real site reported it."""
+    report: dict[str, list[str]] = json.loads(built_site.with_name("site-included.json").read_text(encoding="utf-8"))
+    return report
