@@ -1,0 +1,102 @@
+"""Draws which process owns which device, and which rows of an array stand on it.
+
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python draw_owners.py                    # four processes
+    srunbook simulate --nodes 2 --ntasks-per-node 1 --gpus-per-node 4 -- python draw_owners.py  # two, four devices each
+    srun --nodes=2 --ntasks-per-node=4 python draw_owners.py                                    # inside a job
+
+You should now see one line for every device from the process that owns it, and a picture, `owners.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+GREY = "#808080"  # readable on a light and on a dark page
+COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3", "#8a6d10", "#b83c50", "#1f7a80", "#6a58b5"]
+
+
+def start_record() -> dict[str, object]:
+    """Who this process is; one line of it makes a log readable, and checkable, later."""
+    on_cpu = jax.default_backend() == "cpu"
+    return {
+        "event": "start",
+        "rank": jax.process_index(),
+        "world_size": jax.process_count(),
+        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
+        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "pid": os.getpid(),
+        "backend": "gloo" if on_cpu else "nccl",
+        "device": "cpu" if on_cpu else "cuda",
+        "framework": f"jax {jax.__version__}",
+        "job": os.environ.get("SLURM_JOB_ID"),
+    }
+
+
+def draw(path: Path, devices: list[jax.Device], rows: dict[jax.Device, slice], node_of: list[int]) -> None:
+    """Draws nodes as frames, devices as boxes in the colour of their process, and the array under them."""
+    figure = Figure(figsize=(8, 3.2))
+    axes = figure.subplots()
+    centred = {"ha": "center", "va": "center", "fontsize": 9}
+    for column, device in enumerate(devices):
+        colour = COLOURS[device.process_index % len(COLOURS)]
+        axes.add_patch(Rectangle((column + 0.1, 1.15), 0.8, 1.2, facecolor=colour))
+        axes.text(column + 0.5, 1.75, f"process\n{device.process_index}\n\n{device}", color="white", **centred)
+        axes.plot([column + 0.5] * 2, [0.62, 1.13], color=GREY)
+        axes.add_patch(Rectangle((column, 0.1), 1, 0.5, facecolor=colour, edgecolor=GREY))
+        axes.text(column + 0.5, 0.35, f"x[{rows[device].start}:{rows[device].stop}]", color="white", **centred)
+    for node in sorted(set(node_of)):
+        columns = [column for column, device in enumerate(devices) if node_of[device.process_index] == node]
+        left, right = min(columns) + 0.04, max(columns) + 0.96
+        axes.add_patch(Rectangle((left, 1.0), right - left, 1.5, fill=False, edgecolor=GREY, linestyle="--"))
+        axes.text((left + right) / 2, 2.65, f"node {node}", color=GREY, **centred)
+    axes.text(len(devices) / 2, -0.15, "one global array x", color=GREY, **centred)
+    axes.set(xlim=(-0.05, len(devices) + 0.05), ylim=(-0.3, 2.8))
+    axes.axis("off")
+    figure.savefig(path, dpi=150, transparent=True, bbox_inches="tight")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draws which process owns which device and shard.")
+    parser.add_argument("--output", type=Path, default=Path("owners.png"))
+    output = parser.parse_args().output
+
+    jax.distributed.initialize()
+    print("record " + json.dumps(start_record()), flush=True)
+
+    devices = jax.devices()  # every process sees the same list, with the owner of each device
+    mesh = jax.make_mesh((len(devices),), ("rows",))
+    sharding = NamedSharding(mesh, P("rows"))
+    shape = (2 * len(devices), 4)
+    mine = np.full((2 * jax.local_device_count(), 4), jax.process_index(), np.float32)
+    x = jax.make_array_from_process_local_data(sharding, mine)
+
+    for shard in x.addressable_shards:
+        part = shard.index[0]
+        print(f"Process {jax.process_index()} owns {shard.device} with x[{part.start}:{part.stop}]", flush=True)
+
+    # Who stands on which node only Slurm knows. A collective: every process has to make this call.
+    node = np.array([int(os.environ.get("SLURM_NODEID", "0"))])
+    node_of = np.ravel(multihost_utils.process_allgather(node)).tolist()
+    if jax.process_index() == 0:
+        rows = {device: index[0] for device, index in sharding.devices_indices_map(shape).items()}
+        draw(output, devices, rows, node_of)
+        print(f"drawn: {output}", flush=True)
+
+    end = {"event": "end", "rank": jax.process_index(), "steps": 1, "params_sha256": None}
+    print("record " + json.dumps(end), flush=True)
+
+
+if __name__ == "__main__":
+    main()

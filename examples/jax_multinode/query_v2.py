@@ -1,0 +1,99 @@
+"""Several GPUs per process: which devices does each process see?
+
+    srunbook simulate --nodes 1 --ntasks-per-node 1 --gpus-per-node 2 -- python query_v2.py  # a laptop
+    sbatch G4N2p2.sbatch                                                                     # two nodes, two GPUs each
+
+You should now see, from every process, all GPUs of its node as local devices.
+Left alone, JAX gives one GPU to each process under Slurm, and the others of the node stay idle without a word.
+On a CPU the numbers passed here have no effect: JAX_NUM_CPU_DEVICES says how many devices there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+
+import jax
+
+
+def tasks_on_nodes(layout: str) -> list[int]:
+    """Reads Slurm's short form of a layout: `2(x3),1` is [2, 2, 2, 1]."""
+    counts = []
+    for part in layout.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE is {layout!r}; it reads like 2(x3),1")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def gpus_in_sight(environ: Mapping[str, str]) -> int:
+    """Number of GPUs that this process can see, by the best evidence there is."""
+    if "CUDA_VISIBLE_DEVICES" in environ:  # what Slurm gave to this very task
+        names = environ["CUDA_VISIBLE_DEVICES"].split(",")
+        return sum(name not in ("", "-1", "NoDevFiles") for name in names)
+    if "SLURM_GPUS_ON_NODE" in environ:  # always a plain number
+        return int(environ["SLURM_GPUS_ON_NODE"])
+    requested = environ.get("SLURM_GPUS_PER_NODE", "0")  # as it was typed: 4, a100:4, a100:2,v100:1 or a100
+    counts = [part.split(":")[-1] for part in requested.split(",")]
+    return sum(int(count) if count.isdigit() else 1 for count in counts)
+
+
+def local_device_ids(environ: Mapping[str, str]) -> list[int]:
+    """Numbers of the GPUs that belong to this process, counted among those that it can see.
+
+    Returns:
+        The numbers; an empty list where there is no GPU, which JAX reads as "all there is".
+
+    Raises:
+        ValueError: The GPUs of the node cannot be shared evenly by its tasks.
+    """
+    gpus = gpus_in_sight(environ)
+    if gpus < int(environ.get("SLURM_GPUS_ON_NODE", "0")):  # Slurm has already shared them out (--gpus-per-task)
+        return list(range(gpus))
+    tasks = tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))[int(environ.get("SLURM_NODEID", "0"))]
+    if gpus % tasks:
+        raise ValueError(
+            f"{gpus} GPUs cannot be shared evenly by {tasks} tasks on a node; "
+            f"ask for a multiple of the tasks, for example --gpus-per-node={tasks} --ntasks-per-node={tasks}"
+        )
+    share = gpus // tasks
+    first = share * int(environ.get("SLURM_LOCALID", "0"))
+    return list(range(first, first + share))
+
+
+def start_record() -> dict[str, object]:
+    """Who this process is; one line of it makes a log readable, and checkable, later."""
+    on_cpu = jax.default_backend() == "cpu"
+    return {
+        "event": "start",
+        "rank": jax.process_index(),
+        "world_size": jax.process_count(),
+        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
+        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "pid": os.getpid(),
+        "backend": "gloo" if on_cpu else "nccl",
+        "device": "cpu" if on_cpu else "cuda",
+        "framework": f"jax {jax.__version__}",
+        "job": os.environ.get("SLURM_JOB_ID"),
+    }
+
+
+def main() -> None:
+    ids = local_device_ids(os.environ)
+    jax.distributed.initialize(local_device_ids=ids)  # srun tells the rest
+    print("record " + json.dumps(start_record()), flush=True)
+
+    print(f"# GPU numbers of this process: {ids}", flush=True)
+    print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}", flush=True)
+    print(f"# Global devices: [ {jax.device_count()} ], {jax.devices()}", flush=True)
+
+    end = {"event": "end", "rank": jax.process_index(), "steps": 0, "params_sha256": None}
+    print("record " + json.dumps(end), flush=True)
+
+
+if __name__ == "__main__":
+    main()
