@@ -1,0 +1,149 @@
+"""What srun tells a process about itself and its step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from srunbook.slurm._errors import NotInStepError, SlurmParseError
+from srunbook.slurm._hostlist import expand_hostlist
+from srunbook.slurm._layout import expand_tasks, parse_gpus
+
+REQUIRED = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST")
+
+
+@dataclass(frozen=True)
+class StepEnvironment:
+    """A task's place in its step.
+
+    Args:
+        rank: Number of the task in the step, from 0.
+        world_size: Number of tasks in the step.
+        local_rank: Number of the task on its node, from 0.
+        node_id: Number of the node in the step, from 0.
+        nodes: Names of the nodes of the step.
+        tasks_per_node: Number of tasks on each of these nodes.
+        job_id: The job's id.
+        step_id: The step's id within the job.
+        cpus_per_task: CPUs of each task, or None where srun was not told a number.
+        gpus_on_node: GPUs that the step has on this node.
+        restart_count: How often the job was requeued.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    node_id: int
+    nodes: tuple[str, ...]
+    tasks_per_node: tuple[int, ...]
+    job_id: int
+    step_id: int
+    cpus_per_task: int | None = None
+    gpus_on_node: int = 0
+    restart_count: int = 0
+
+    @property
+    def node(self) -> str:
+        """Name of the task's node."""
+        return self.nodes[self.node_id]
+
+    @property
+    def local_world_size(self) -> int:
+        """Number of tasks on the task's node."""
+        return self.tasks_per_node[self.node_id]
+
+    @property
+    def coordinator(self) -> str:
+        """Name of the node of rank 0."""
+        return self.nodes[0]
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] | None = None) -> StepEnvironment:
+        """Reads the environment that srun gives to each task.
+
+        Args:
+            environ: The environment; that of this process where none is given.
+
+        Raises:
+            NotInStepError: srun did not start this process.
+            SlurmParseError: A variable does not have the form that Slurm gives it, or contradicts another.
+
+        >>> step = StepEnvironment.from_environ({
+        ...     "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_NODEID": "1",
+        ...     "SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+        ... })
+        >>> step.rank, step.node, step.coordinator
+        (2, 'n2', 'n1')
+        """
+        environ = os.environ if environ is None else environ
+        _check_started_by_srun(environ)
+        nodes = expand_hostlist(environ["SLURM_STEP_NODELIST"])
+        step = cls(
+            rank=_number(environ, "SLURM_PROCID"),
+            world_size=_number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+            local_rank=_number(environ, "SLURM_LOCALID"),
+            node_id=_number(environ, "SLURM_NODEID"),
+            nodes=tuple(nodes),
+            tasks_per_node=tuple(expand_tasks(_first(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))),
+            job_id=_number(environ, "SLURM_JOB_ID", "SLURM_JOBID"),
+            step_id=_number(environ, "SLURM_STEP_ID"),
+            cpus_per_task=_number(environ, "SLURM_CPUS_PER_TASK") if environ.get("SLURM_CPUS_PER_TASK") else None,
+            gpus_on_node=_gpus(environ),
+            restart_count=_number(environ, "SLURM_RESTART_COUNT") if environ.get("SLURM_RESTART_COUNT") else 0,
+        )
+        _check_consistent(step)
+        return step
+
+
+def _check_started_by_srun(environ: Mapping[str, str]) -> None:
+    if not (environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")):
+        raise NotInStepError(
+            "SLURM_JOB_ID is not set: this process is not part of a Slurm job. Start it with srun inside a job, or "
+            "here with: srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py"
+        )
+    missing = [name for name in REQUIRED if not environ.get(name)]
+    if missing:
+        raise NotInStepError(
+            f"{', '.join(missing)} not set: this process is inside a Slurm job, but srun did not start it. The script "
+            "of a job runs once, on its first node; put srun before the command, as in: srun python train.py"
+        )
+
+
+def _first(environ: Mapping[str, str], *names: str) -> str:
+    for name in names:
+        if environ.get(name):
+            return environ[name]
+    raise NotInStepError(f"{' and '.join(names)} not set: srun sets them for each task; was the environment cut down?")
+
+
+def _number(environ: Mapping[str, str], *names: str) -> int:
+    text = _first(environ, *names)
+    if not (text.isascii() and text.isdigit()):
+        name = next(name for name in names if environ.get(name))
+        raise SlurmParseError(name, text, 0, "this is no whole number", "4")
+    return int(text)
+
+
+def _gpus(environ: Mapping[str, str]) -> int:
+    if environ.get("SLURM_GPUS_ON_NODE"):
+        return _number(environ, "SLURM_GPUS_ON_NODE")
+    return parse_gpus(environ["SLURM_GPUS_PER_NODE"]) if environ.get("SLURM_GPUS_PER_NODE") else 0
+
+
+def _check_consistent(step: StepEnvironment) -> None:
+    """Refuses what cannot be one step, such as an allocation's task count with one process."""
+
+    def refuse(problem: str) -> None:
+        raise SlurmParseError(
+            "step environment", f"rank {step.rank} of {step.world_size}", 0, problem, "rank 0 of 4 on 2 nodes"
+        )
+
+    if len(step.tasks_per_node) != len(step.nodes):
+        refuse(f"{len(step.tasks_per_node)} nodes have tasks, but {len(step.nodes)} nodes are named")
+    if sum(step.tasks_per_node) != step.world_size:
+        refuse(f"the nodes have {sum(step.tasks_per_node)} tasks together, not {step.world_size}")
+    if not (step.rank < step.world_size and step.node_id < len(step.nodes)):
+        refuse(f"there is no such rank, or no node {step.node_id}")
+    if step.local_rank >= step.local_world_size:
+        refuse(f"local rank {step.local_rank} on a node of {step.local_world_size} tasks")
