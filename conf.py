@@ -37,6 +37,9 @@ extensions = [
     "recordings",
     "real_files",
     "gallery_guard",
+    "failures",
+    "measurements",
+    "drawings",
 ]
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]

@@ -85,7 +85,7 @@ class Recorded(RepositoryDirective):
             name = path.relative_to(root(self.env)).as_posix()
             yield line(
                 nodes.literal(name, name),
-                f": {NOT_YET}, so there is no output to show.",
+                f": {NOT_YET if path.suffix == '.sbatch' else 'not yet recorded'}, so there is no output to show.",
                 classes=["badge-line", "badge-none", "recorded-none"],
             )
             return
