@@ -1,0 +1,110 @@
+"""The command `srunbook simulate`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from srunbook import simulate
+from srunbook.simulate._result import INTERRUPTED, LAST_LINES
+
+BROKEN_PIPE = 141
+"""Exit status where the reader of standard output has gone away."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py
+
+\b
+Exit status:
+  0       all tasks ended with 0
+  N       the highest status of the tasks that ended by themselves
+  128+N   a task was ended by signal N (137: SIGKILL)
+  2       bad input, or the command was not found; nothing was started
+  124     time was up
+  130     Ctrl-C
+  141     the reader of standard output went away
+""",
+)
+@click.option(
+    "-N", "--nodes", type=int, metavar="N", help="Number of nodes. [default: as many as the layout has, or 1]"
+)
+@click.option(
+    "--ntasks-per-node", default="1", show_default=True, metavar="N", help="Tasks on each node, or a layout: 4(x2),3."
+)
+@click.option("-c", "--cpus-per-task", type=int, metavar="N", help="CPUs of each task, in the environment only.")
+@click.option(
+    "--gpus-per-node",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="GPUs of each node; JAX gets CPU devices.",
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="Kill all tasks after this time. [default: never]")
+@click.option("--output-dir", type=click.Path(path_type=Path), metavar="DIR", help="Also write DIR/rank-N.log.")
+@click.option(
+    "--slurm",
+    type=click.Choice(simulate.GENERATIONS),
+    default=simulate.GENERATIONS[0],
+    show_default=True,
+    help="The generation of Slurm whose environment is imitated.",
+)
+@click.option("--label/--no-label", default=True, show_default=True, help="Begin each line of output with [rank].")
+@click.option(
+    "--kill-on-bad-exit/--no-kill-on-bad-exit", default=True, show_default=True, help="Kill all tasks when one fails."
+)
+@click.argument("command", nargs=-1, required=False, type=click.UNPROCESSED)
+def command(
+    nodes: int | None,
+    ntasks_per_node: str,
+    cpus_per_task: int | None,
+    gpus_per_node: int,
+    timeout: float | None,
+    output_dir: Path | None,
+    slurm: str,
+    label: bool,
+    kill_on_bad_exit: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as several processes on this machine, each with the environment that srun gives to a task.
+
+    Nothing is scheduled or limited: it starts the processes, labels their output, and leaves none behind.
+    """
+    try:
+        result = simulate.run(
+            command,
+            nodes=nodes,
+            ntasks_per_node=ntasks_per_node,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=gpus_per_node,
+            timeout=timeout,
+            output_dir=output_dir,
+            slurm=slurm,
+            label=label,
+            echo=True,
+            kill_on_bad_exit=kill_on_bad_exit,
+            keep_lines=LAST_LINES,
+        )
+    except simulate.SimulationError as error:
+        _say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        _say("interrupted; all tasks were killed")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
+    if result.failure:
+        _say(result.failure)
+    sys.exit(result.returncode)
+
+
+def _say(text: str) -> None:
+    click.echo(f"srunbook simulate: {text}", err=True)

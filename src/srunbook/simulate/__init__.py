@@ -1,0 +1,19 @@
+"""The local simulation: several processes with the environment that srun gives, on this machine.
+
+    >>> from srunbook import simulate
+    >>> result = simulate.run(["sh", "-c", "echo node $SLURM_NODEID"], nodes=2, ntasks_per_node=1)
+    >>> print(result.output)
+    [0] node 0
+    [1] node 1
+
+It is not a scheduler: there is no queue, no allocation and no limit on what a process uses.
+"""
+
+from __future__ import annotations
+
+from srunbook.simulate._environment import GENERATIONS
+from srunbook.simulate._errors import SimulationError
+from srunbook.simulate._result import RankResult, Result
+from srunbook.simulate._run import run
+
+__all__ = ["GENERATIONS", "RankResult", "Result", "SimulationError", "run"]

@@ -1,0 +1,228 @@
+"""The environment that srun gives to each task, as a table: variable, generations that set it, value."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from srunbook.slurm import compress_hostlist, compress_tasks
+
+GENERATIONS = ("22.05", "24.11", "26.05")
+"""The generations of Slurm whose environment can be imitated, oldest first."""
+
+MARKER = "SRUNBOOK_SIMULATION"
+"""Set in every process of a simulation, so that whatever survives one can be found."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked for, and where it runs.
+
+    Args:
+        job_id: The job's id.
+        nodes: Name of each node: an address of this machine.
+        tasks_per_node: Number of tasks on each node.
+        cpus_per_task: CPUs of each task, or None where no number was asked for.
+        gpus_per_node: GPUs of each node.
+        uniform: Whether one plain number of tasks per node was asked for.
+        generation: The generation of Slurm to imitate.
+        directory: Where the job was submitted.
+    """
+
+    job_id: int
+    nodes: tuple[str, ...]
+    tasks_per_node: tuple[int, ...]
+    cpus_per_task: int | None
+    gpus_per_node: int
+    uniform: bool
+    generation: str
+    directory: Path
+
+    @property
+    def world_size(self) -> int:
+        """Number of tasks."""
+        return sum(self.tasks_per_node)
+
+    @property
+    def cpus_on(self) -> list[int]:
+        """Number of CPUs that the job has on each node."""
+        return [tasks * (self.cpus_per_task or 1) for tasks in self.tasks_per_node]
+
+    def tasks(self) -> list[Task]:
+        """The tasks in the order of their ranks: node after node, as `srun` places them by default."""
+        tasks: list[Task] = []
+        for node_id, count in enumerate(self.tasks_per_node):
+            tasks += [Task(self, len(tasks) + local_rank, local_rank, node_id) for local_rank in range(count)]
+        return tasks
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a job.
+
+    Args:
+        job: The job.
+        rank: Its number in the job's step, from 0.
+        local_rank: Its number on its node, from 0.
+        node_id: The number of its node, from 0.
+    """
+
+    job: Job
+    rank: int
+    local_rank: int
+    node_id: int
+
+    @property
+    def node(self) -> str:
+        """Name of its node."""
+        return self.job.nodes[self.node_id]
+
+    @property
+    def ranks_on_node(self) -> range:
+        """Ranks of all tasks on its node."""
+        first = self.rank - self.local_rank
+        return range(first, first + self.job.tasks_per_node[self.node_id])
+
+
+Value = Callable[[Task], object]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One row of the table.
+
+    Args:
+        value: Its value for a task; None where it is not set.
+        since: First generation that sets it.
+        until: Last generation that sets it.
+    """
+
+    value: Value
+    since: str = GENERATIONS[0]
+    until: str = GENERATIONS[-1]
+
+
+def _nodelist(task: Task) -> str:
+    return compress_hostlist(task.job.nodes)
+
+
+def _node_count(task: Task) -> int:
+    return len(task.job.nodes)
+
+
+def _world_size(task: Task) -> int:
+    return task.job.world_size
+
+
+def _tasks_per_node(task: Task) -> str:
+    return compress_tasks(task.job.tasks_per_node)
+
+
+def _job_id(task: Task) -> int:
+    return task.job.job_id
+
+
+def _gpu_ids(task: Task) -> str | None:
+    return ",".join(map(str, range(task.job.gpus_per_node))) or None
+
+
+def _gpu_count(task: Task) -> int | None:
+    return task.job.gpus_per_node or None
+
+
+def _first_node(task: Task) -> str:
+    return task.job.nodes[0]
+
+
+VARIABLES: dict[str, Variable] = {
+    # the task
+    "SLURM_PROCID": Variable(lambda task: task.rank),
+    "SLURM_LOCALID": Variable(lambda task: task.local_rank),
+    "SLURM_NODEID": Variable(lambda task: task.node_id),
+    "SLURM_GTIDS": Variable(lambda task: ",".join(map(str, task.ranks_on_node))),
+    "SLURMD_NODENAME": Variable(lambda task: task.node),
+    "SLURM_TOPOLOGY_ADDR": Variable(lambda task: task.node),
+    "SLURM_TOPOLOGY_ADDR_PATTERN": Variable(lambda _: "node"),
+    # the step
+    "SLURM_STEP_ID": Variable(lambda _: 0),
+    "SLURM_STEPID": Variable(lambda _: 0),
+    "SLURM_STEP_NODELIST": Variable(_nodelist),
+    "SLURM_STEP_NUM_NODES": Variable(_node_count),
+    "SLURM_STEP_NUM_TASKS": Variable(_world_size),
+    "SLURM_STEP_TASKS_PER_NODE": Variable(_tasks_per_node),
+    "SLURM_NTASKS": Variable(_world_size),
+    "SLURM_NPROCS": Variable(_world_size),
+    "SLURM_TASKS_PER_NODE": Variable(_tasks_per_node),
+    "SLURM_NTASKS_PER_NODE": Variable(lambda task: task.job.tasks_per_node[0] if task.job.uniform else None),
+    "SLURM_CPUS_PER_TASK": Variable(lambda task: task.job.cpus_per_task),
+    "SLURM_LAUNCH_NODE_IPADDR": Variable(_first_node),
+    "SLURM_SRUN_COMM_HOST": Variable(_first_node),
+    # the job
+    "SLURM_JOB_ID": Variable(_job_id),
+    "SLURM_JOBID": Variable(_job_id),
+    "SLURM_JOB_NAME": Variable(lambda _: "simulation"),
+    "SLURM_JOB_NODELIST": Variable(_nodelist),
+    "SLURM_NODELIST": Variable(_nodelist),
+    "SLURM_JOB_NUM_NODES": Variable(_node_count),
+    "SLURM_NNODES": Variable(_node_count),
+    "SLURM_JOB_CPUS_PER_NODE": Variable(lambda task: compress_tasks(task.job.cpus_on)),
+    "SLURM_CPUS_ON_NODE": Variable(lambda task: task.job.cpus_on[task.node_id]),
+    "SLURM_JOB_PARTITION": Variable(lambda _: "simulation"),
+    "SLURM_JOB_USER": Variable(lambda _: getpass.getuser()),
+    "SLURM_JOB_UID": Variable(lambda _: os.getuid()),
+    "SLURM_JOB_GID": Variable(lambda _: os.getgid()),
+    "SLURM_SUBMIT_DIR": Variable(lambda task: task.job.directory),
+    "SLURM_SUBMIT_HOST": Variable(lambda _: socket.gethostname()),
+    "SLURM_CLUSTER_NAME": Variable(lambda _: "simulation"),
+    # GPUs, where they were asked for
+    "SLURM_GPUS_ON_NODE": Variable(_gpu_count),
+    "SLURM_GPUS_PER_NODE": Variable(_gpu_count),
+    "SLURM_JOB_GPUS": Variable(_gpu_ids),
+    "SLURM_STEP_GPUS": Variable(_gpu_ids),
+    "CUDA_VISIBLE_DEVICES": Variable(_gpu_ids),
+}
+"""What srun sets. The supervisor adds SLURM_TASK_PID, which is known only after the start."""
+
+INHERITED = re.compile(
+    r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC|PMI|PMI2|PMIX|PALS|OMPI|JAX_COORDINATOR|TORCHELASTIC|ROLE)_.*"
+    r"|JAX_(NUM_CPU_DEVICES|LOCAL_DEVICE_IDS|NUM_PROCESSES|PROCESS_ID)"
+    r"|(MASTER_(ADDR|PORT)|RANK|WORLD_SIZE|(LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|GROUP_WORLD_SIZE)"
+)
+"""Variables of a surrounding job, launcher or rank, which must not reach the simulated one."""
+
+DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*\s*")
+
+
+def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the tasks inherit: the surrounding environment without any other job, launcher or device count.
+
+    >>> base_environment({"HOME": "/home/ada", "SLURM_PROCID": "3", "XLA_FLAGS": "--xla_a=1 --xla_b=2"})
+    {'HOME': '/home/ada', 'XLA_FLAGS': '--xla_a=1 --xla_b=2'}
+    """
+    base = {name: value for name, value in environ.items() if not INHERITED.fullmatch(name)}
+    if "XLA_FLAGS" in base:
+        base["XLA_FLAGS"] = DEVICE_COUNT.sub("", base["XLA_FLAGS"]).strip()
+        if not base["XLA_FLAGS"]:
+            del base["XLA_FLAGS"]
+    return base
+
+
+def step_environment(task: Task) -> dict[str, str]:
+    """What srun sets for one task, in the chosen generation of Slurm."""
+    generation = task.job.generation
+    values = {
+        name: variable.value(task)
+        for name, variable in VARIABLES.items()
+        if variable.since <= generation <= variable.until
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def cpu_devices(task: Task) -> int:
+    """Number of CPU devices that JAX shows in a task: the node's GPUs divided by its tasks, 1 without GPUs."""
+    return max(1, task.job.gpus_per_node // task.job.tasks_per_node[task.node_id])

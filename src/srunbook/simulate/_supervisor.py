@@ -1,0 +1,214 @@
+"""The process between the simulation and its tasks. Run as a script; standard library only, single-threaded.
+
+It reads one line of JSON from standard input, starts the tasks, and writes one line of JSON to standard output for
+each event. It has one duty: when it ends, nothing that the tasks started is left. It kills everything
+
+- when all tasks have ended, one has failed, or time is up;
+- when standard input closes or its parent is gone: the simulation was interrupted or killed;
+- when it receives SIGTERM, SIGINT or SIGHUP.
+
+On Linux it is a subreaper: whatever the tasks start stays below it in the tree of processes, also after setsid() and
+a double fork. The tasks die by PR_SET_PDEATHSIG should the supervisor itself be killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LINUX = sys.platform == "linux"
+POLL_SECONDS = 0.5
+KILL_SECONDS = 5.0
+EXEC_FAILED = 2
+STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+
+
+def prctl(option: int, value: int) -> None:
+    """Sets an attribute of this process (Linux only)."""
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+def parents() -> dict[int, int]:
+    """Maps each process to its parent."""
+    table = {}
+    if LINUX:
+        for name in os.listdir("/proc"):  # noqa: PTH208  # pathlib would double the start-up time
+            if name.isdigit():
+                with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
+                    table[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
+    else:
+        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
+        for line in listing.stdout.splitlines():
+            pid, parent = line.split()
+            table[int(pid)] = int(parent)
+    return table
+
+
+def descendants(root: int) -> list[int]:
+    """Finds all processes below one, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found = [root]
+    for pid in found:  # grows as it goes
+        found += [child for child in children.get(pid, ()) if child not in found]
+    return found[1:]
+
+
+class Supervisor:
+    """Starts the tasks, watches them, and leaves nothing behind.
+
+    Args:
+        order: The order as it came: `program`, `argv`, `directory`, `environ`, `tasks` (each with `environ`, `stdout`
+            and `stderr`), `timeout`, `kill_on_bad_exit`.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.order = order
+        self.running: dict[int, int] = {}
+        self.started = time.monotonic()
+        self.parent = os.getppid()
+        self.events = sys.stdout
+        self.wakeup, writing = os.pipe()
+        os.set_blocking(writing, False)
+        os.set_blocking(self.wakeup, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *STOPPING):
+            signal.signal(number, lambda *_: None)
+
+    def tell(self, **event: object) -> None:
+        """Writes one event. Nobody may be left to read it."""
+        with contextlib.suppress(OSError):
+            self.events.write(json.dumps(event) + "\n")
+            self.events.flush()
+
+    def start(self, rank: int, task: dict[str, Any]) -> None:
+        """Starts one task in a session of its own."""
+        supervisor = os.getpid()
+        pid = os.fork()
+        if pid:
+            self.running[pid] = rank
+            os.close(task["stdout"])
+            os.close(task["stderr"])
+            return
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, *STOPPING):
+                signal.signal(number, signal.SIG_DFL)
+            if LINUX:
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != supervisor:
+                    os._exit(1)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(task["stdout"], 1)
+            os.dup2(task["stderr"], 2)
+            os.closerange(3, 4096)
+            os.chdir(self.order["directory"])
+            environ = {**self.order["environ"], **task["environ"], "SLURM_TASK_PID": str(os.getpid())}
+            os.execve(self.order["program"], self.order["argv"], environ)  # noqa: S606
+        except BaseException as error:  # the child must never return into the supervisor
+            os.write(2, f"srunbook simulate: cannot execute {self.order['argv'][0]}: {error}\n".encode())
+            os._exit(EXEC_FAILED)
+
+    def reap(self, *, killed: bool) -> bool:
+        """Collects what has ended.
+
+        Returns:
+            Whether a task has failed by itself.
+        """
+        failed = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return failed
+            if pid == 0:
+                return failed
+            if pid in self.running:
+                rank = self.running.pop(pid)
+                self.tell(
+                    event="ended", rank=rank, status=status, killed=killed, seconds=time.monotonic() - self.started
+                )
+                failed = failed or status != 0
+
+    def watch(self) -> None:
+        """Waits until there is a reason to stop."""
+        timeout = self.order["timeout"]
+        while self.running:
+            remaining = POLL_SECONDS
+            if timeout is not None:
+                remaining = min(remaining, self.started + timeout - time.monotonic())
+                if remaining <= 0:
+                    self.tell(event="timed_out")
+                    return
+            ready, _, _ = select.select([0, self.wakeup], [], [], remaining)
+            signals = os.read(self.wakeup, 4096) if self.wakeup in ready else b""
+            if self.reap(killed=False) and self.order["kill_on_bad_exit"]:
+                return
+            if STOPPING & set(signals) or os.getppid() != self.parent:
+                return
+            if 0 in ready and not os.read(0, 4096):
+                return
+
+    def kill(self) -> list[int]:
+        """Kills all that is below this process.
+
+        Returns:
+            What could not be killed.
+        """
+        deadline = time.monotonic() + KILL_SECONDS
+        while True:
+            left = descendants(os.getpid())
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not LINUX:
+                for pid in self.running:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signal.SIGKILL)
+            self.reap(killed=True)
+            if not left or time.monotonic() > deadline:
+                return left
+            select.select([self.wakeup], [], [], 0.01)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.wakeup, 4096)
+
+    def run(self) -> None:
+        """Runs the tasks to their end, whatever it is."""
+        left: list[int] = []
+        try:
+            for rank, task in enumerate(self.order["tasks"]):
+                self.start(rank, task)
+            self.watch()
+        finally:
+            left = self.kill()
+        self.tell(event="done", left=left)
+
+
+def main() -> None:
+    """Reads the order and carries it out."""
+    if LINUX:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        data = os.read(0, 65536)
+        if not data:
+            return
+        line += data
+    Supervisor(json.loads(line)).run()
+
+
+if __name__ == "__main__":
+    main()
