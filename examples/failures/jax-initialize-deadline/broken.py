@@ -1,0 +1,17 @@
+"""Every process chooses a port of its own, so the others wait for process 0 where it is not.
+
+srunbook simulate --nodes 2 --ntasks-per-node 1 -- python broken.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+# The mistake. In a job script it reads: srun bash -c 'JAX_COORDINATOR_PORT=$RANDOM python train.py'
+os.environ["JAX_COORDINATOR_PORT"] = str(20000 + os.getpid() % 10000)
+
+# JAX waits 300 seconds unless told otherwise; five are enough for a demonstration.
+jax.distributed.initialize(initialization_timeout=5)
+print(f"process {jax.process_index()} of {jax.process_count()}")

@@ -1,0 +1,17 @@
+"""A proxy meant for the web stands between the processes.
+
+srunbook simulate --nodes 2 --ntasks-per-node 1 -- python broken.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+# What the profile of a site sets for downloads. Nobody listens here; a real proxy would refuse, or wait.
+os.environ["http_proxy"] = "http://127.0.0.1:9"
+
+# JAX waits 300 seconds unless told otherwise; five are enough for a demonstration.
+jax.distributed.initialize(initialization_timeout=5)
+print(f"process {jax.process_index()} of {jax.process_count()}")
