@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
+import colours  # noqa: E402 - from docs/_ext
+
 # Before anything imports jax: the examples that run inside the build see 8 CPU devices, unless the caller has chosen.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -26,6 +28,7 @@ language = "en"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx_click",
     "sphinx_copybutton",
@@ -49,6 +52,8 @@ smartquotes = False
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
+
+intersphinx_mapping = {"python": ("https://docs.python.org/3", "_inventories/python.inv")}  # nothing is fetched
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
@@ -85,6 +90,8 @@ html_theme_options = {
     "source_repository": REPOSITORY,
     "source_branch": "main",
     "source_directory": "docs/",
+    "light_css_variables": colours.LIGHT,
+    "dark_css_variables": colours.DARK,
 }
 pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"

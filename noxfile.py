@@ -81,9 +81,21 @@ def docs(session: nox.Session) -> None:
     environment(session)
     options = ["-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees", "docs", str(SITE)]
     if "--serve" in session.posargs:
-        python(session, "-m", "sphinx_autobuild", *options, "--watch", "examples", "--watch", "slurm", "--watch", "src")
+        others = [argument for argument in session.posargs if argument != "--serve"]
+        watched = [f"--watch={name}" for name in ("examples", "slurm", "scripts", "src", "bench", "conf.py")]
+        ignored = [f"--re-ignore={pattern}" for pattern in (r"/docs/gallery/", r"__pycache__", r"/\.[^/]*$")]
+        python(session, "-m", "sphinx_autobuild", *watched, *ignored, *others, *options)
         return
-    python(session, "-m", "sphinx", "-j1", *options, *session.posargs)
+    report = SITE.with_name("site-included.json")
+    report.unlink(missing_ok=True)
+    try:
+        python(session, "-m", "sphinx", "-j1", *session.posargs, *options)
+        if not report.exists():
+            session.error("Sphinx ended with status 0 but did not finish: did an example end the process?")
+    except Exception:
+        # A page that was read is not read again, and so would not be complained about again.
+        (ROOT / "build" / "doctrees" / "environment.pickle").unlink(missing_ok=True)
+        raise
     session.log(f"the site: {SITE / 'index.html'}")
 
 

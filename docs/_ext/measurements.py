@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from colours import PLOT
 from docutils import nodes
 from docutils.parsers.rst import directives
 from repository import FileError, RepositoryDirective, download, line
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 UNITS = {"s": "s", "ms": "ms", "us": "µs", "MBps": "MB/s", "GBps": "GB/s", "GiB": "GiB", "MiB": "MiB", "percent": "%"}
 """How the last part of a quantity's name is written as a unit: `wall_s` is `wall (s)`."""
-
-COLOURS = {
-    "light": ("#1c1917", "#0b63a5", "#a3480c", "#1a7344", "#8b3fa0"),
-    "dark": ("#e7e5e4", "#6cb8f5", "#f0a368", "#6cc797", "#d39be6"),
-}
-"""Text colour and the colours of the series, for each of the two themes."""
 
 
 def words(option: str) -> list[str]:
@@ -178,8 +173,8 @@ class MeasuredPlot(Measured):
                 )
         measurement = read_measurement(path)
         lines = series(measurement, self.options["x"], self.options["y"], self.options.get("series"))
-        key = hashlib.sha256(repr((lines, sorted(self.options.items()), COLOURS)).encode()).hexdigest()[:12]
-        for theme in COLOURS:
+        key = hashlib.sha256(repr((lines, sorted(self.options.items()), PLOT)).encode()).hexdigest()[:12]
+        for theme in PLOT:
             target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{key}-{theme}.svg"
             if not target.is_file():
                 draw(target, lines, self.options, theme)
@@ -217,7 +212,7 @@ def draw(target: Path, lines: list[Line], options: dict[str, str], theme: str) -
     import matplotlib
     from matplotlib.figure import Figure
 
-    text, *colours = COLOURS[theme]
+    text, *colours = PLOT[theme]
     rc: dict[Any, Any] = {
         "svg.hashsalt": "srunbook",
         "svg.fonttype": "none",

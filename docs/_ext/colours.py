@@ -1,0 +1,33 @@
+"""The site's colours: the theme's variables, and those of plots. Text has a contrast of 4.5 or more on its ground."""
+
+from __future__ import annotations
+
+LIGHT = {
+    "color-brand-primary": "#0b5a78",
+    "color-brand-content": "#0b5a78",
+    "color-brand-visited": "#5b3f8c",
+    "color-recorded-background": "#f7f3ea",
+    "color-recorded-border": "#a88a4c",
+    "color-ran": "#14633a",
+    "color-not-ran": "#84440a",
+    "color-answer": "#e3f1f6",
+}
+"""Variables of the light theme: furo's own, and those that site.css and the drawings use."""
+
+DARK = {
+    "color-brand-primary": "#86cbe6",
+    "color-brand-content": "#86cbe6",
+    "color-brand-visited": "#c5aaf0",
+    "color-recorded-background": "#201d17",
+    "color-recorded-border": "#8f7846",
+    "color-ran": "#86d8a8",
+    "color-not-ran": "#f2b878",
+    "color-answer": "#17323d",
+}
+"""Variables of the dark theme."""
+
+PLOT = {
+    "light": ("#1c1917", "#0b63a5", "#a3480c", "#1a7344", "#8b3fa0"),
+    "dark": ("#e7e5e4", "#6cb8f5", "#f0a368", "#6cc797", "#d39be6"),
+}
+"""Text colour and the colours of the series, for each of the two themes."""
