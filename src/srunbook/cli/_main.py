@@ -9,6 +9,7 @@ import click
 import srunbook
 
 SUBCOMMANDS = {
+    "cluster": "Boot a real Slurm of several nodes on this machine.",
     "simulate": "Run a command as several processes with the environment that srun gives.",
 }
 """Name of each subcommand (a module here that defines `command`) and its line in `srunbook --help`."""

@@ -1,0 +1,238 @@
+"""Roots: a Debian with Slurm for each generation, made once by debootstrap and kept in the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from srunbook.cluster._configuration import USER_IDS
+from srunbook.cluster._errors import ClusterError
+from srunbook.cluster._machine import CLEAN_ENVIRONMENT, cache_folder, check_machine
+from srunbook.cluster._specification import GENERATIONS, NEWEST, suite_of
+from srunbook.formats import write_whole
+
+PACKAGES = (
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "slurm-client",
+    "munge",
+    "mariadb-server",
+    "environment-modules",
+    "python3",
+    "iproute2",
+    "iputils-ping",
+    "hostname",
+    "less",
+    "nano",
+    "procps",
+    "tini",
+)
+CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
+"""What only sid has, and needs: Apptainer, and what builds and mounts its images."""
+
+FINISH = """\
+set -eu
+root=$1
+shift
+while [ $# -gt 0 ]; do
+    chroot "$root" useradd --uid "$2" --user-group --no-create-home --shell /bin/bash "$1"
+    shift 2
+done
+echo /opt/modulefiles > "$root/etc/environment-modules/modulespath"
+mkdir -p "$root/opt/modulefiles" "$root/opt/images" "$root/opt/srunbook" "$root/scratch" "$root/var/log/slurm"
+mkdir -p "$root/var/spool/slurmd" "$root/var/spool/slurmctld"
+chroot "$root" chown slurm: /var/log/slurm /var/spool/slurmctld
+if [ -e "$root/usr/bin/apptainer" ]; then
+    chroot "$root" apptainer config global --set "root default capabilities" no
+    [ -L "$root/usr/bin/singularity" ] || ln -s apptainer "$root/usr/bin/singularity"
+fi
+rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+"""
+"""What is done to a root after debootstrap; its arguments are the root, then names and numbers of users."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A finished root.
+
+    Args:
+        path: The tree.
+        suite: Debian suite.
+        slurm: Version of Slurm in it, such as 22.05.8.
+        date: When it was made.
+        recipe: Hash of how it was made.
+        versions: Versions of its packages that matter.
+    """
+
+    path: str
+    suite: str
+    slurm: str
+    date: str
+    recipe: str
+    versions: dict[str, str]
+
+
+def packages(suite: str) -> tuple[str, ...]:
+    """Debian packages of a root."""
+    return PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+
+
+def recipe(suite: str) -> str:
+    """Hash of all that decides what a root becomes; another hash means another root."""
+    parts = [suite, *packages(suite), FINISH, json.dumps(USER_IDS)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
+    """The Debian mirror that this machine's own apt uses.
+
+    Args:
+        sources: Folder of apt's configuration.
+
+    Raises:
+        ClusterError: None is configured there.
+    """
+    files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
+    for file in files:
+        if not file.is_file():
+            continue
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            match = re.match(r"URIs:\s*(\S+)", line) or re.match(r"deb\s+(?:\[[^]]*\]\s+)?(\S+)", line)
+            if match and re.fullmatch(r"https?://\S+/debian/?", match[1]):
+                return match[1].rstrip("/")
+    raise ClusterError(
+        f"no Debian mirror in {sources}/sources.list or sources.list.d: give one, as in --mirror http://HOST/debian"
+    )
+
+
+def check_mirror(mirror: str) -> str:
+    """Checks the URL of a mirror.
+
+    Raises:
+        ClusterError: It is no http(s) or file URL.
+    """
+    if not re.fullmatch(r"(https?|file)://[A-Za-z0-9._~:/%@-]+", mirror):
+        raise ClusterError(f"mirror {mirror!r} is not a URL such as http://HOST/debian")
+    return mirror
+
+
+def folder_of(suite: str) -> Path:
+    """Folder of the root that today's recipe makes of a suite."""
+    return cache_folder() / "roots" / f"{suite}-{recipe(suite)}"
+
+
+def find_root(suite: str) -> Root | None:
+    """The finished root of a suite, or None: only a manifest, written last, makes a root finished."""
+    manifest = folder_of(suite) / "manifest.json"
+    if not manifest.exists():
+        return None
+    return Root(**json.loads(manifest.read_text(encoding="utf-8")))
+
+
+def ensure_root(slurm: str, *, mirror: str | None = None, say: Callable[[str], object] = print) -> Root:
+    """Finds or makes the root of a generation.
+
+    Args:
+        slurm: Generation, or `newest`.
+        mirror: Debian mirror; by default that of this machine's apt.
+        say: Where progress is told.
+
+    Raises:
+        ClusterError: It cannot be made, or holds another generation than was asked for.
+    """
+    suite = suite_of(slurm)
+    root = find_root(suite)
+    if root is None:
+        check_machine(making_root=True)
+        url = check_mirror(mirror) if mirror else mirror_of_host()
+        with _lock(suite):
+            root = find_root(suite) or _make_root(suite, url, say)
+    wanted = slurm if slurm in GENERATIONS else ""
+    if not root.slurm.startswith(wanted):
+        raise ClusterError(
+            f"Debian {suite} no longer holds Slurm {slurm}: its packages are {root.slurm}. Use --slurm {NEWEST}, "
+            f"or give a mirror that still holds it, as in --mirror http://HOST/debian"
+        )
+    return root
+
+
+@contextmanager
+def _lock(suite: str) -> Iterator[None]:
+    path = cache_folder() / "roots" / f"{suite}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _make_root(suite: str, mirror: str, say: Callable[[str], object]) -> Root:
+    """Makes a root in a folder that counts for nothing until its manifest is there."""
+    folder = folder_of(suite)
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted making
+    tree = folder / "root"
+    tree.mkdir(parents=True)
+    say(f"making a root of Debian {suite} with Slurm, once; this takes a minute or two")
+    start = time.monotonic()
+    log = cache_folder() / "roots" / f"{suite}.log"
+    include = ",".join(packages(suite))
+    bootstrap = ["debootstrap", "--variant=minbase", f"--include={include}", suite, str(tree), mirror]
+    if not Path(f"/usr/share/debootstrap/scripts/{suite}").exists():
+        bootstrap.append("/usr/share/debootstrap/scripts/sid")
+    users = [item for name, number in USER_IDS.items() for item in (name, str(number))]
+    try:
+        with log.open("wb") as stream:
+            for command in (bootstrap, ["sh", "-c", FINISH, "sh", str(tree), *users]):
+                _contained(command, stream)
+        root = _describe(suite, tree)
+    except (subprocess.CalledProcessError, OSError) as error:
+        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
+        shutil.rmtree(folder, ignore_errors=True)
+        raise ClusterError(
+            f"the root of Debian {suite} could not be made (this is about Debian's packages or the mirror {mirror}, "
+            f"not about the cluster): {error}\n" + "\n".join(tail) + f"\nThe whole log: {log}"
+        ) from None
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    write_whole(folder / "manifest.json", json.dumps(asdict(root), indent=2) + "\n")
+    say(f"root of Debian {suite} with Slurm {root.slurm} made in {time.monotonic() - start:.0f} s")
+    return root
+
+
+def _contained(command: list[str], log: object) -> None:
+    """Runs a command whose mounts and processes end with it, also when it is killed."""
+    prefix = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--"]
+    environment = {**CLEAN_ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
+    for name in ("http_proxy", "https_proxy", "no_proxy", "TMPDIR"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    subprocess.run(
+        [*prefix, *command],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        check=True,  # type: ignore[call-overload]
+    )
+
+
+def _describe(suite: str, tree: Path) -> Root:
+    query = ["chroot", str(tree), "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *packages(suite)]
+    result = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True)
+    versions = dict(line.split(" ", 1) for line in result.stdout.splitlines())
+    match = re.match(r"(?:\d+:)?(\d+\.\d+\.\d+)", versions["slurmd"])
+    if not match:
+        raise OSError(f"the version of slurmd, {versions['slurmd']!r}, is of no known form")
+    return Root(str(tree), suite, match[1], datetime.now(UTC).isoformat(timespec="seconds"), recipe(suite), versions)
