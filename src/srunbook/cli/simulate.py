@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,8 +16,32 @@ BROKEN_PIPE = 141
 """Exit status where the reader of standard output has gone away."""
 
 
+class Number(click.ParamType):
+    """A number; the message about anything else shows an example.
+
+    Args:
+        kind: `int` or `float`.
+        example: The option with a number, as a reader would type it.
+    """
+
+    name = "number"
+
+    def __init__(self, kind: type[int] | type[float], example: str) -> None:
+        self.kind = kind
+        self.example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        """Reads the number."""
+        try:
+            return self.kind(value)
+        except ValueError:
+            what = "whole number" if self.kind is int else "number"
+            self.fail(f"{value!r} is no {what}; write one, as in {self.example}", param, ctx)
+
+
 @click.command(
-    context_settings={"ignore_unknown_options": False, "help_option_names": ["-h", "--help"]},
+    "simulate",
+    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
   srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py
@@ -24,6 +49,7 @@ Example:
 \b
 Exit status:
   0       all tasks ended with 0
+  1       the simulation itself failed, as on a full disk
   N       the highest status of the tasks that ended by themselves
   128+N   a task was ended by signal N (137: SIGKILL)
   2       bad input, or the command was not found; nothing was started
@@ -33,21 +59,36 @@ Exit status:
 """,
 )
 @click.option(
-    "-N", "--nodes", type=int, metavar="N", help="Number of nodes. [default: as many as the layout has, or 1]"
+    "-N",
+    "--nodes",
+    type=Number(int, "--nodes 2"),
+    metavar="N",
+    help="Number of nodes. [default: as many as the layout has, or 1]",
 )
 @click.option(
     "--ntasks-per-node", default="1", show_default=True, metavar="N", help="Tasks on each node, or a layout: 4(x2),3."
 )
-@click.option("-c", "--cpus-per-task", type=int, metavar="N", help="CPUs of each task, in the environment only.")
+@click.option(
+    "-c",
+    "--cpus-per-task",
+    type=Number(int, "--cpus-per-task 2"),
+    metavar="N",
+    help="CPUs of each task, in the environment only.",
+)
 @click.option(
     "--gpus-per-node",
-    type=int,
+    type=Number(int, "--gpus-per-node 4"),
     default=0,
     show_default=True,
     metavar="N",
     help="GPUs of each node; JAX gets CPU devices.",
 )
-@click.option("--timeout", type=float, metavar="SECONDS", help="Kill all tasks after this time. [default: never]")
+@click.option(
+    "--timeout",
+    type=Number(float, "--timeout 60"),
+    metavar="SECONDS",
+    help="Kill all tasks after this time. [default: never]",
+)
 @click.option("--output-dir", type=click.Path(path_type=Path), metavar="DIR", help="Also write DIR/rank-N.log.")
 @click.option(
     "--slurm",
@@ -56,9 +97,13 @@ Exit status:
     show_default=True,
     help="The generation of Slurm whose environment is imitated.",
 )
-@click.option("--label/--no-label", default=True, show_default=True, help="Begin each line of output with [rank].")
 @click.option(
-    "--kill-on-bad-exit/--no-kill-on-bad-exit", default=True, show_default=True, help="Kill all tasks when one fails."
+    "--label/--no-label", default=True, help="Begin each line of output with [rank], or not. [default: label]"
+)
+@click.option(
+    "--kill-on-bad-exit/--no-kill-on-bad-exit",
+    default=True,
+    help="Kill all tasks when one fails, or not. [default: kill]",
 )
 @click.argument("command", nargs=-1, required=False, type=click.UNPROCESSED)
 def command(
@@ -101,6 +146,9 @@ def command(
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE)
+    except (OSError, RuntimeError) as error:
+        _say(f"stopped, and all tasks were killed: {error}")
+        sys.exit(1)
     if result.failure:
         _say(result.failure)
     sys.exit(result.returncode)

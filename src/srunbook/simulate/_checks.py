@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
-import random
+import secrets
 import shutil
 import socket
 import threading
@@ -143,7 +143,7 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
         SimulationError: No id with free ports was found.
     """
     for _ in range(1000):
-        job_id = random.randrange(100_000, 10_000_000)  # noqa: S311  # no secret
+        job_id = 100_000 + secrets.randbelow(9_900_000)
         ports = derived_ports(job_id)
         with ExitStack() as stack:
             try:

@@ -6,8 +6,9 @@ import getpass
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from srunbook.slurm import compress_hostlist, compress_tasks
@@ -17,6 +18,9 @@ GENERATIONS = ("22.05", "24.11", "26.05")
 
 MARKER = "SRUNBOOK_SIMULATION"
 """Set in every process of a simulation, so that whatever survives one can be found."""
+
+TIME_LIMIT = 3600
+"""Seconds between SLURM_JOB_START_TIME and SLURM_JOB_END_TIME."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Job:
         uniform: Whether one plain number of tasks per node was asked for.
         generation: The generation of Slurm to imitate.
         directory: Where the job was submitted.
+        start_time: When it started, in seconds since 1970.
     """
 
     job_id: int
@@ -42,6 +47,7 @@ class Job:
     uniform: bool
     generation: str
     directory: Path
+    start_time: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def world_size(self) -> int:
@@ -89,9 +95,6 @@ class Task:
         return range(first, first + self.job.tasks_per_node[self.node_id])
 
 
-Value = Callable[[Task], object]
-
-
 @dataclass(frozen=True)
 class Variable:
     """One row of the table.
@@ -102,7 +105,7 @@ class Variable:
         until: Last generation that sets it.
     """
 
-    value: Value
+    value: Callable[[Task], object]
     since: str = GENERATIONS[0]
     until: str = GENERATIONS[-1]
 
@@ -135,6 +138,14 @@ def _gpu_count(task: Task) -> int | None:
     return task.job.gpus_per_node or None
 
 
+def _cpus_per_task(task: Task) -> int | None:
+    return task.job.cpus_per_task
+
+
+def _tres_per_task(task: Task) -> str | None:
+    return f"cpu={task.job.cpus_per_task}" if task.job.cpus_per_task else None
+
+
 def _first_node(task: Task) -> str:
     return task.job.nodes[0]
 
@@ -159,7 +170,8 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_NPROCS": Variable(_world_size),
     "SLURM_TASKS_PER_NODE": Variable(_tasks_per_node),
     "SLURM_NTASKS_PER_NODE": Variable(lambda task: task.job.tasks_per_node[0] if task.job.uniform else None),
-    "SLURM_CPUS_PER_TASK": Variable(lambda task: task.job.cpus_per_task),
+    "SLURM_CPUS_PER_TASK": Variable(_cpus_per_task),
+    "SLURM_TRES_PER_TASK": Variable(_tres_per_task, since="24.11"),
     "SLURM_LAUNCH_NODE_IPADDR": Variable(_first_node),
     "SLURM_SRUN_COMM_HOST": Variable(_first_node),
     # the job
@@ -179,6 +191,11 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_SUBMIT_DIR": Variable(lambda task: task.job.directory),
     "SLURM_SUBMIT_HOST": Variable(lambda _: socket.gethostname()),
     "SLURM_CLUSTER_NAME": Variable(lambda _: "simulation"),
+    "SLURM_PRIO_PROCESS": Variable(lambda _: 0),
+    "SLURM_JOB_START_TIME": Variable(lambda task: task.job.start_time, since="24.11"),
+    "SLURM_JOB_END_TIME": Variable(lambda task: task.job.start_time + TIME_LIMIT, since="24.11"),
+    "SLURM_OOM_KILL_STEP": Variable(lambda _: 0, since="24.11"),
+    "SLURM_NODE_ALIASES": Variable(lambda _: "(null)", until="22.05"),
     # GPUs, where they were asked for
     "SLURM_GPUS_ON_NODE": Variable(_gpu_count),
     "SLURM_GPUS_PER_NODE": Variable(_gpu_count),

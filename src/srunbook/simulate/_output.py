@@ -66,13 +66,16 @@ class Collector:
         if self._echo and lines:
             write(sys.stdout if stream == "stdout" else sys.stderr, (self._prefix + line for line in lines))
 
+    def finish(self) -> None:
+        """Ends both streams: a last line without its newline is taken too."""
+        for stream in self._cutters:
+            self.take(stream, b"")
+
     def close(self) -> None:
-        """Ends both streams and closes the file."""
+        """Closes the file."""
         if self._file:
             self._file.close()
             self._file = None
-        for stream in self._cutters:
-            self.take(stream, b"")
 
 
 def write(target: IO[str], lines: Iterable[str]) -> None:

@@ -31,11 +31,13 @@ class Ending:
         ended: Events of tasks, in the order in which they ended.
         timed_out: Whether time was up.
         done: Whether the supervisor finished its work.
+        left: Processes that could not be killed.
     """
 
     ended: list[dict[str, Any]] = field(default_factory=list)
     timed_out: bool = False
     done: bool = False
+    left: list[int] = field(default_factory=list)
 
     def take(self, line: str) -> None:
         """Takes one event of the supervisor."""
@@ -44,7 +46,9 @@ class Ending:
         if kind == "ended":
             self.ended.append(event)
         self.timed_out = self.timed_out or kind == "timed_out"
-        self.done = self.done or kind == "done"
+        if kind == "done":
+            self.done = True
+            self.left = event["left"]
 
 
 def run_tasks(

@@ -103,10 +103,14 @@ def run(
         }
         try:
             ending = run_tasks(order, environs, collectors, mark)
+            for collector in collectors:
+                collector.finish()
         finally:
             for collector in collectors:
                 collector.close()
     ranks = _rank_results(tasks, ending, collectors)
+    if ending.left:
+        notices.append(f"could not be killed: process {', '.join(map(str, ending.left))}; is it another user's?")
     first = next((event["rank"] for event in ending.ended if event["status"] and not event["killed"]), None)
     return Result(
         returncode=exit_status(ranks, timed_out=ending.timed_out),

@@ -48,10 +48,11 @@ def parents() -> dict[int, int]:
                 with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
                     table[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])
     else:
-        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
-        for line in listing.stdout.splitlines():
-            pid, parent = line.split()
-            table[int(pid)] = int(parent)
+        with subprocess.Popen(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, text=True) as listing:
+            for line in listing.stdout or ():
+                pid, parent = line.split()
+                table[int(pid)] = int(parent)
+        table.pop(listing.pid, None)
     return table
 
 
@@ -114,7 +115,6 @@ class Supervisor:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(task["stdout"], 1)
             os.dup2(task["stderr"], 2)
-            os.closerange(3, 4096)
             os.chdir(self.order["directory"])
             environ = {**self.order["environ"], **task["environ"], "SLURM_TASK_PID": str(os.getpid())}
             os.execve(self.order["program"], self.order["argv"], environ)  # noqa: S606
@@ -124,6 +124,9 @@ class Supervisor:
 
     def reap(self, *, killed: bool) -> bool:
         """Collects what has ended.
+
+        Args:
+            killed: Whether this process has begun to kill.
 
         Returns:
             Whether a task has failed by itself.
@@ -138,9 +141,9 @@ class Supervisor:
                 return failed
             if pid in self.running:
                 rank = self.running.pop(pid)
-                self.tell(
-                    event="ended", rank=rank, status=status, killed=killed, seconds=time.monotonic() - self.started
-                )
+                seconds = time.monotonic() - self.started
+                by_us = killed and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                self.tell(event="ended", rank=rank, status=status, killed=by_us, seconds=seconds)
                 failed = failed or status != 0
 
     def watch(self) -> None:
@@ -207,7 +210,11 @@ def main() -> None:
         if not data:
             return
         line += data
-    Supervisor(json.loads(line)).run()
+    order = json.loads(line)
+    for task in order["tasks"]:
+        os.set_inheritable(task["stdout"], False)
+        os.set_inheritable(task["stderr"], False)
+    Supervisor(order).run()
 
 
 if __name__ == "__main__":
