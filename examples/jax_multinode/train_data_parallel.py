@@ -70,7 +70,9 @@ def loss(parameters: dict[str, jax.Array], rows: jax.Array, targets: jax.Array) 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Data-parallel training on all devices of the job.")
     parser.add_argument("--steps", type=int, default=40)
-    steps = parser.parse_args().steps
+    parser.add_argument("--every", type=int, default=10, help="steps from one printed loss to the next")
+    options = parser.parse_args()
+    steps = options.steps
 
     jax.distributed.initialize()
     print("record " + json.dumps(start_record()), flush=True)
@@ -92,7 +94,7 @@ def main() -> None:
         batch = rows_of_step(step, mine * jax.process_index(), mine)
         rows, targets = (jax.make_array_from_process_local_data(split, part) for part in batch)
         parameters, value = train_step(parameters, rows, targets)
-        if step % 10 == 0 or step == steps - 1:
+        if step % options.every == 0 or step == steps - 1:
             print(f"step {step:3d} loss {float(value):.7f}", flush=True)
 
     digest = hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(parameters))).hexdigest()

@@ -1,0 +1,49 @@
+"""
+Which process owns which device and which shard?
+================================================
+
+`draw_owners.py` spreads one array over all devices of the job and draws where each piece stands.
+First with one process for each device: two nodes, two processes on each.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from srunbook import simulate
+
+
+def draw_owners(**layout):
+    """Runs the program in a layout; returns what it printed and its picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "owners.png"
+        result = simulate.run([sys.executable, "draw_owners.py", "--output", picture], **layout)
+        assert result.returncode == 0, result.failure
+        return result, plt.imread(picture)
+
+
+def show(picture):
+    """Puts a picture on this page, point for point."""
+    height, width = picture.shape[:2]
+    figure = plt.figure(figsize=(width / 100, height / 100), dpi=100)
+    figure.patch.set_alpha(0)
+    figure.figimage(picture)
+
+
+result, picture = draw_owners(nodes=2, ntasks_per_node=2)
+show(picture)
+print("\n".join(line for line in result.output.splitlines() if " owns " in line))
+
+assert result.output.count(" owns ") == 4
+
+# %%
+# Then with one process for each node and four devices for each process.
+# The array is cut in the same way: along devices. A process sees and fills only the pieces in its own colour.
+
+result, picture = draw_owners(nodes=2, ntasks_per_node=1, gpus_per_node=4)
+show(picture)
+print("\n".join(line for line in result.output.splitlines() if " owns " in line))
+
+assert result.output.count(" owns ") == 8
