@@ -16,7 +16,7 @@ BROKEN_PIPE = 141
 """Exit status where the reader of standard output has gone away."""
 
 
-class Number(click.ParamType):
+class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
     """A number; the message about anything else shows an example.
 
     Args:

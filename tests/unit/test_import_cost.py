@@ -1,0 +1,34 @@
+"""What an import loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("jax", "torch", "pydantic", "numpy", "matplotlib", "lightning")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of the heavy modules that a statement loads in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split()) & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "module", ["srunbook", "srunbook.slurm", "srunbook.simulate", "srunbook.formats", "srunbook.cli.simulate"]
+)
+def test_import_is_light(module):
+    """Importing the package, its plain rooms and the command loads no framework."""
+    loaded = loaded_by(f"import {module}")
+
+    assert loaded == set()
+
+
+def test_the_check_sees_a_heavy_import():
+    """An import of numpy is seen, so the check above can fail."""
+    pytest.importorskip("numpy")
+
+    assert "numpy" in loaded_by("import numpy")
