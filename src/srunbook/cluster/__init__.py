@@ -6,12 +6,13 @@ is a thin layer over these functions.
 
 from __future__ import annotations
 
+from srunbook.cluster import _faults as faults
 from srunbook.cluster._commands import Job, account, await_job, capture, execute, stage, submit
 from srunbook.cluster._configuration import SECOND_USER, USER
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._lifecycle import down, names, status, up
 from srunbook.cluster._specification import GENERATIONS, NEWEST, Specification
-from srunbook.cluster._state import State, read_state, running_state
+from srunbook.cluster._state import State, locked, read_state, running_state
 
 __all__ = [
     "GENERATIONS",
@@ -28,6 +29,8 @@ __all__ = [
     "capture",
     "down",
     "execute",
+    "faults",
+    "locked",
     "names",
     "read_state",
     "running_state",

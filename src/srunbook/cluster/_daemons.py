@@ -63,6 +63,10 @@ IMAGE = f"{IMAGES}/jax.sif"
 """Where the nodes see the Apptainer image of JAX."""
 
 
+ENVIRONMENTS = ("jax-env", "torch-env")
+"""Names under which a home has the project's Python environment: the ones that the scripts of the guides use."""
+
+
 def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
     """Writes the configuration and the homes of a cluster.
 
@@ -102,6 +106,8 @@ def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         os.chown(home, uid, uid)
+        for link in ENVIRONMENTS if prefix is not None else ():
+            (home / link).symlink_to(str(prefix))
     images.mkdir(parents=True, exist_ok=True)
     state.project = str(checkout() or "")
     return [

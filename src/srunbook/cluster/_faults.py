@@ -1,9 +1,33 @@
-"""Faults on demand."""
+"""Faults on demand: each is put on record, then made, and undone by `heal` or with the whole cluster."""
 
 from __future__ import annotations
 
-from srunbook.cluster._namespaces import in_network
-from srunbook.cluster._state import State
+import contextlib
+import os
+import re
+import secrets
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from srunbook.cluster._commands import capture
+from srunbook.cluster._configuration import SECOND_USER
+from srunbook.cluster._daemons import start_daemons
+from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._namespaces import (
+    clear_groups,
+    connect,
+    in_network,
+    limit_processors,
+    start_members,
+)
+from srunbook.cluster._specification import parse_rate
+from srunbook.cluster._state import State, start_time
+
+NOWHERE = "02:00:00:00:00:ff"
+"""A hardware address that no machine has: what is sent there is lost without a word, as behind a broken switch."""
+
+FILLER = "/scratch/.filler"
 
 
 def shape_link(state: State, node: str, rate: str | None) -> None:
@@ -12,3 +36,208 @@ def shape_link(state: State, node: str, rate: str | None) -> None:
         qdisc = ["tc", "qdisc", "replace" if rate else "del", "dev", device, "root"]
         shape = ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"] if rate else []
         in_network(state, member, [*qdisc, *shape])
+
+
+def _node(state: State, name: str) -> str:
+    if name not in state.specification.node_names:
+        nodes = ", ".join(state.specification.node_names)
+        raise SpecificationError(f"node {name!r}: the cluster has {nodes}, as in fault drain node1")
+    return name
+
+
+def _record(state: State, kind: str, **details: str) -> dict[str, str]:
+    fault = {"kind": kind, **details}
+    if fault not in state.faults:
+        state.faults.append(fault)
+        state.save()
+    return fault
+
+
+def _administer(state: State, *command: str) -> None:
+    result = capture(state, command, user=None)
+    if result.returncode != 0:
+        raise ClusterError(f"{' '.join(command)}: {result.stderr.strip()}")
+
+
+def kill_node(state: State, node: str) -> None:
+    """Cuts a node's power: its link goes silent, then all its processes are gone at once.
+
+    Slurm notices after SlurmdTimeout, 20 s. `heal` boots the node again.
+
+    Args:
+        state: The cluster.
+        node: The node.
+    """
+    first = state.members[_node(state, node)]
+    _record(state, "kill-node", node=node)
+    if start_time(first) is None:
+        return
+    in_network(state, None, ["ip", "link", "set", f"v-{node}", "down"])
+    os.kill(first, signal.SIGKILL)
+    while start_time(first) is not None:
+        time.sleep(0.01)
+
+
+def _boot_node(state: State, fault: dict[str, str]) -> None:
+    node = fault["node"]
+    if start_time(state.members[node]) is not None:
+        return
+    clear_groups(state, node)
+    start_members(state, [node])
+    connect(state, [node])
+    if state.specification.link:
+        shape_link(state, node, state.specification.link)
+    start_daemons(state, [node])
+
+
+def drop(state: State, nodes: Sequence[str]) -> None:
+    """Drops all traffic between some nodes without a word; each still reaches the controller.
+
+    Args:
+        state: The cluster.
+        nodes: Two or more nodes; of one, the traffic to all other nodes is dropped.
+    """
+    names = [_node(state, name) for name in nodes] or list(state.specification.node_names)
+    if len(names) == 1:
+        pairs = [(names[0], other) for other in state.specification.node_names if other != names[0]]
+    else:
+        pairs = [(one, other) for index, one in enumerate(names) for other in names[index + 1 :]]
+    if not pairs:
+        raise SpecificationError("drop needs two nodes, and this cluster has one: start it with --nodes 2")
+    for one, other in pairs:
+        _record(state, "drop", node=one, other=other)
+        for here, there in ((one, other), (other, one)):
+            address = state.specification.address(there)
+            in_network(
+                state, here, ["ip", "neigh", "replace", address, "lladdr", NOWHERE, "nud", "permanent", "dev", "eth0"]
+            )
+
+
+def _undrop(state: State, fault: dict[str, str]) -> None:
+    one, other = fault["node"], fault["other"]
+    for here, there in ((one, other), (other, one)):
+        with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
+            in_network(state, here, ["ip", "neigh", "del", state.specification.address(there), "dev", "eth0"])
+
+
+def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
+    """Limits the rate of the links of some nodes, or of all.
+
+    Args:
+        state: The cluster.
+        rate: Such as 100mbit.
+        nodes: The nodes; all by default.
+    """
+    parse_rate(rate)
+    for node in [_node(state, name) for name in nodes] or state.specification.node_names:
+        _record(state, "link", node=node)
+        shape_link(state, node, rate)
+
+
+def _unlink(state: State, fault: dict[str, str]) -> None:
+    with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
+        shape_link(state, fault["node"], state.specification.link)
+
+
+def drain(state: State, node: str) -> None:
+    """Drains a node, as an administrator does before a repair: its jobs go on, no new ones start."""
+    _record(state, "drain", node=_node(state, node))
+    _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
+
+
+def resume(state: State, node: str) -> None:
+    """Gives a drained node back to the scheduler."""
+    _administer(state, "scontrol", "update", f"NodeName={_node(state, node)}", "State=RESUME")
+    state.faults = [fault for fault in state.faults if fault != {"kind": "drain", "node": node}]
+    state.save()
+
+
+def _undrain(state: State, fault: dict[str, str]) -> None:
+    resume(state, fault["node"])
+
+
+def fill_disk(state: State, free: int = 0) -> None:
+    """Fills the small disk /scratch, which all machines share.
+
+    Args:
+        state: The cluster.
+        free: Room to leave, in KiB.
+    """
+    if not 0 <= free <= 60_000:
+        raise SpecificationError(f"room {free} KiB: allowed are 0 to 60000, as in fault fill-disk 512")
+    _record(state, "fill-disk")
+    capture(state, ["dd", "if=/dev/zero", f"of={FILLER}", "bs=64k"], user=None)  # ends when nothing more fits
+    if free:
+        _administer(state, "truncate", f"--size=-{free}K", FILLER)
+
+
+def _empty_disk(state: State, fault: dict[str, str]) -> None:  # noqa: ARG001 - the form of all that undo
+    _administer(state, "rm", "-f", FILLER)
+
+
+def slow_node(state: State, node: str, quota: float = 0.25) -> None:
+    """Limits all processes of a node to a share of one CPU.
+
+    Args:
+        state: The cluster.
+        node: The node.
+        quota: Share of one CPU.
+    """
+    if not 0.05 <= quota <= 64:
+        raise SpecificationError(f"quota {quota}: allowed are 0.05 to 64 CPUs, as in fault slow-node node1 0.25")
+    _record(state, "slow-node", node=_node(state, node))
+    limit_processors(state, node, quota)
+
+
+def _unslow(state: State, fault: dict[str, str]) -> None:
+    limit_processors(state, fault["node"], state.specification.cpu_quota)
+
+
+def preempt(state: State, nodes: Sequence[str] = ()) -> str:
+    """Preempts what runs in the partition `preempt`: another user's job takes whole nodes, until it is healed.
+
+    Args:
+        state: The cluster.
+        nodes: The nodes; all by default.
+
+    Returns:
+        Number of the job that takes them.
+    """
+    names = [_node(state, name) for name in nodes] or list(state.specification.node_names)
+    name = f"preempt-{secrets.token_hex(3)}"
+    _record(state, "preempt", job=name)
+    sizes = [f"--nodes={len(names)}", f"--nodelist={','.join(names)}", "--exclusive", "--mem=0"]
+    command = ["sbatch", "--parsable", f"--job-name={name}", "--partition=batch", "--output=/dev/null", *sizes]
+    result = capture(state, [*command, "--wrap=sleep infinity"], user=SECOND_USER)
+    if result.returncode != 0:
+        raise ClusterError(f"the job that preempts was refused: {result.stderr.strip()}")
+    return re.split(r"[;\s]", result.stdout)[0]
+
+
+def _release(state: State, fault: dict[str, str]) -> None:
+    _administer(state, "scancel", f"--name={fault['job']}")
+
+
+_UNDO: dict[str, Callable[[State, dict[str, str]], None]] = {
+    "kill-node": _boot_node,
+    "drop": _undrop,
+    "link": _unlink,
+    "drain": _undrain,
+    "fill-disk": _empty_disk,
+    "slow-node": _unslow,
+    "preempt": _release,
+}
+
+
+def heal(state: State) -> list[dict[str, str]]:
+    """Undoes every fault, dead nodes first.
+
+    Returns:
+        What was undone.
+    """
+    faults = sorted(state.faults, key=lambda fault: fault["kind"] != "kill-node")
+    for fault in faults:
+        _UNDO[fault["kind"]](state, fault)
+        state.faults = [other for other in state.faults if other != fault]
+        state.save()
+    return faults

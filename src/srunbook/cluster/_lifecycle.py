@@ -72,9 +72,10 @@ def _make(state: State) -> None:
     state.folder.mkdir(parents=True, exist_ok=True)
     make_groups(state)
     binds = write_files(state, plugins, cache_folder() / "images")
+    state.binds = [bind.arguments() for bind in binds]
     start_supervisor(state, state.root["path"])
     state.enter("space")
-    start_members(state, specification.members, binds)
+    start_members(state, specification.members)
     connect(state, specification.members)
     state.enter("connected")
     for node in specification.node_names:

@@ -69,8 +69,7 @@ while [ "$index" -lt "$gpus" ]; do # numbers that belong to no driver: Slurm wan
     mknod "dev/gpu$index" c 240 "$index"
     index=$((index + 1))
 done
-mkdir -p tmp run
-chmod 1777 tmp
+mount -t tmpfs -o mode=755 tmpfs run
 [ -d sys/fs/cgroup ] && mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
 while [ $# -gt 0 ]; do # pairs: what to bind, and where; then how
     source=$1 target=${2#/} how=$3
@@ -144,7 +143,7 @@ def start_supervisor(state: State, lower: str) -> None:
     _await_ready(process, state.folder / "log" / "supervisor")
 
 
-def start_members(state: State, names: Sequence[str], binds: Sequence[Bind]) -> None:
+def start_members(state: State, names: Sequence[str]) -> None:
     """Starts machines of the cluster and puts their first processes on record.
 
     Raises:
@@ -159,7 +158,7 @@ def start_members(state: State, names: Sequence[str], binds: Sequence[Bind]) -> 
         groups = [
             Bind(hierarchy / _group(state, name), hierarchy, writable=True).arguments() for hierarchy in hierarchies()
         ]
-        listed = [item for bind in [*groups, *(bind.arguments() for bind in binds)] for item in bind]
+        listed = [item for bind in [*groups, *state.binds] for item in bind]
         processes[name] = _start([*inside, *unshare, *script, *listed], state.folder / "log" / name)
     for name, process in processes.items():
         _await_ready(process, state.folder / "log" / name)
@@ -338,6 +337,14 @@ def destroy(state: State, *, timeout: float = 20.0) -> None:
                 _wait(deadline, f"the cgroup {path} is still in use")
     if state.folder.exists():
         shutil.rmtree(state.folder)
+
+
+def clear_groups(state: State, member: str) -> None:
+    """Removes what jobs left in the cgroups of a machine that has died."""
+    for group in _groups(state, member):
+        for child in group.iterdir():
+            if child.is_dir():
+                _remove_group(child)
 
 
 def _remove_group(path: Path) -> None:

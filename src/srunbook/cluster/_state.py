@@ -38,6 +38,7 @@ class State:
         plugins: Slurm's plugins that shape behaviour.
         project: The checkout that is mounted in the nodes.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
+        binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
 
     specification: Specification
@@ -51,6 +52,7 @@ class State:
     plugins: dict[str, Any] = field(default_factory=dict)
     project: str = ""
     faults: list[dict[str, str]] = field(default_factory=list)
+    binds: list[list[str]] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
