@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
@@ -93,8 +94,8 @@ html_theme_options = {
     "light_css_variables": colours.LIGHT,
     "dark_css_variables": colours.DARK,
 }
-pygments_style = "a11y-light"
-pygments_dark_style = "a11y-dark"
+pygments_style = "github-light-high-contrast"
+pygments_dark_style = "github-dark-high-contrast"
 
 ogp_site_url = html_baseurl
 ogp_site_name = "srunbook"
@@ -104,4 +105,4 @@ ogp_description_length = 200
 copybutton_exclude = ".linenos, .gp"
 copybutton_selector = "div.code-file pre, div.highlight-console pre, div.highlight-python pre"
 
-notfound_urls_prefix = "/en/latest/"
+notfound_urls_prefix = urlsplit(html_baseurl).path

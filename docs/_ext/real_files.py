@@ -144,7 +144,8 @@ def check(app: Sphinx, doctree: nodes.document) -> None:
         if not allowed(env, env.docname, block):
             first = next((content for content in block.astext().splitlines() if content.strip()), "")
             logger.warning(
-                "code block that is no real file, beginning %r: %s",
+                "%s: code block that is no real file, beginning %r: %s",
+                env.docname,
                 first.strip(),
                 ADVICE,
                 location=block,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 PAGE = """\
 # A page
@@ -53,6 +54,13 @@ class TinySite:
         """Writes the only page of the site."""
         self.write("docs/index.md", PAGE.format(body=body))
 
+    def pages(self, bodies: dict[str, str]) -> None:
+        """Writes several pages, each in a file of the name given."""
+        for name, body in bodies.items():
+            self.write(f"docs/{name}.md", f"# {name}\n\n{body}\n")
+        listed = "\n".join(bodies)
+        self.page(f"```{{toctree}}\n{listed}\n```")
+
     def build(self, *options: str) -> Build:
         """Builds the site as `nox -s docs` does."""
         site = self.root / "build" / "site"
@@ -75,7 +83,7 @@ def tiny_site(tmp_path: Path) -> TinySite:
     """A site of one page and one empty gallery."""
     site = TinySite(tmp_path)
     (tmp_path / "docs").mkdir()
-    for name in ("_ext", "_static", "_templates"):
+    for name in ("_ext", "_static", "_inventories"):
         (tmp_path / "docs" / name).symlink_to(ROOT / "docs" / name)
     conf = (ROOT / "conf.py").read_text(encoding="utf-8")
     site.write("conf.py", conf)
