@@ -1,6 +1,6 @@
 """Every process chooses a port of its own, so the others wait for process 0 where it is not.
 
-srunbook simulate --nodes 2 --ntasks-per-node 1 -- python broken.py
+srunbook simulate --nodes 2 --ntasks-per-node 1 --no-kill-on-bad-exit -- python broken.py
 """
 
 from __future__ import annotations

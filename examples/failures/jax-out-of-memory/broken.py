@@ -1,6 +1,6 @@
 """A batch that no memory holds.
 
-    srunbook simulate --nodes 1 --ntasks-per-node 1 -- python broken.py
+srunbook simulate --nodes 1 --ntasks-per-node 1 -- python broken.py
 """
 
 from __future__ import annotations

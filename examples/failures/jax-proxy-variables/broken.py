@@ -1,6 +1,6 @@
 """A proxy meant for the web stands between the processes.
 
-srunbook simulate --nodes 2 --ntasks-per-node 1 -- python broken.py
+srunbook simulate --nodes 2 --ntasks-per-node 1 --no-kill-on-bad-exit -- python broken.py
 """
 
 from __future__ import annotations
