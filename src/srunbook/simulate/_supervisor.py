@@ -8,7 +8,8 @@ each event. It has one duty: when it ends, nothing that the tasks started is lef
 - when it receives SIGTERM, SIGINT or SIGHUP.
 
 On Linux it is a subreaper: whatever the tasks start stays below it in the tree of processes, also after setsid() and
-a double fork. The tasks die by PR_SET_PDEATHSIG should the supervisor itself be killed.
+a double fork. The tasks die by PR_SET_PDEATHSIG should the supervisor itself be killed. Elsewhere a process that
+called setsid() and whose task has ended can escape.
 """
 
 from __future__ import annotations
@@ -65,6 +66,12 @@ def descendants(root: int) -> list[int]:
     for pid in found:  # grows as it goes
         found += [child for child in children.get(pid, ()) if child not in found]
     return found[1:]
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process group, if it still has members."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 class Supervisor:
@@ -141,6 +148,8 @@ class Supervisor:
                 return failed
             if pid in self.running:
                 rank = self.running.pop(pid)
+                if not LINUX:  # what it leaves behind is no longer below this process
+                    kill_group(pid)
                 seconds = time.monotonic() - self.started
                 by_us = killed and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
                 self.tell(event="ended", rank=rank, status=status, killed=by_us, seconds=seconds)
@@ -177,10 +186,6 @@ class Supervisor:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            if not LINUX:
-                for pid in self.running:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.killpg(pid, signal.SIGKILL)
             self.reap(killed=True)
             if not left or time.monotonic() > deadline:
                 return left

@@ -1,0 +1,196 @@
+"""What is checked before the start."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+
+import pytest
+
+from srunbook import simulate
+from srunbook.simulate import _checks as checks
+
+
+@pytest.fixture(autouse=True)
+def _forget_lookups():
+    checks.host_name_problem.cache_clear()
+    yield
+    checks.host_name_problem.cache_clear()
+
+
+def test_nodes_have_addresses_of_their_own():
+    """On Linux each node has a loopback address of its own."""
+    addresses, notices = checks.node_addresses(3)
+
+    if notices:  # macOS
+        assert addresses == ("127.0.0.1",) * 3
+    else:
+        assert addresses == ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+
+
+def only(*present):
+    """A stand-in for `_can_bind` on a machine with these addresses only."""
+    return lambda kind, address, port: address in ("", *present)
+
+
+def test_one_address_for_all_nodes(monkeypatch, capsys):
+    """Where 127.0.0.2 does not exist, as on macOS, all nodes share 127.0.0.1, and this is said once."""
+    monkeypatch.setattr(checks, "_can_bind", only("127.0.0.1"))
+
+    result = simulate.run(["sh", "-c", "echo $SLURMD_NODENAME $SLURM_JOB_NODELIST"], nodes=2, echo=True)
+
+    assert [rank.output for rank in result.ranks] == ["127.0.0.1 127.0.0.[1,1]"] * 2
+    assert capsys.readouterr().err.count("no address 127.0.0.2") == 1
+
+
+def test_no_loopback(monkeypatch):
+    """Without a loopback interface nothing is started, and the message says how to bring it up."""
+    monkeypatch.setattr(checks, "_can_bind", only())
+
+    with pytest.raises(simulate.SimulationError, match="ip link set lo up"):
+        simulate.run(["true"])
+
+
+def test_can_bind_tells_what_is_there():
+    """An address of this machine can be bound, a foreign address and a port in use cannot."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+
+        assert checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", 0)
+        assert not checks._can_bind(socket.SOCK_STREAM, "192.0.2.1", 0)
+        assert not checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", taken)
+
+
+def test_job_ids_at_once_share_no_port():
+    """While simulations run, their job ids give different ports for JAX and for Lightning."""
+    with contextlib.ExitStack() as stack:
+        ids = [stack.enter_context(checks.fresh_job_id(["127.0.0.1"])) for _ in range(60)]
+
+        ports = [port for job_id in ids for port in checks.derived_ports(job_id)]
+        assert len(set(ports)) == 120
+
+
+def test_a_taken_port_is_avoided(monkeypatch):
+    """A job id whose derived port is in use is not taken."""
+    wished = iter([1234567 - 100_000, 1234568 - 100_000])
+    monkeypatch.setattr(checks.secrets, "randbelow", lambda _: next(wished))
+    jax_port, _ = checks.derived_ports(1234567)
+
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", jax_port) if checks._can_bind(socket.SOCK_STREAM, "127.0.0.2", 0) else ("", jax_port))
+
+        with checks.fresh_job_id(["127.0.0.1", "127.0.0.2"]) as job_id:
+            assert job_id == 1234568
+
+
+def test_no_free_job_id(monkeypatch):
+    """When all ports are in use, the message says which."""
+    monkeypatch.setattr(checks, "_can_bind", only("nothing"))
+
+    with pytest.raises(simulate.SimulationError, match="61440 to 65535"), checks.fresh_job_id(["127.0.0.1"]):
+        pass
+
+
+def test_ports_are_what_the_frameworks_derive(monkeypatch):
+    """derived_ports agrees with JAX and with Lightning."""
+    cluster = pytest.importorskip("jax._src.clusters.slurm_cluster").SlurmCluster
+    lightning = pytest.importorskip("lightning.fabric.plugins.environments").SLURMEnvironment
+    monkeypatch.setenv("SLURM_JOB_ID", "1234567")
+    monkeypatch.setenv("SLURM_STEP_NODELIST", "n1")
+    monkeypatch.setenv("MASTER_PORT", "")  # so that what Lightning sets is undone
+    monkeypatch.delenv("MASTER_PORT")
+
+    jax_port = cluster.get_coordinator_address(timeout_secs=None, override_coordinator_port=None).split(":")[1]
+
+    assert checks.derived_ports(1234567) == (int(jax_port), lightning().main_port)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (["127.0.0.1"], None),
+        (["192.0.2.7", "127.0.0.1"], None),
+        (["192.0.2.7"], "resolves to 192.0.2.7, which is none of its addresses"),
+        (socket.gaierror(-3, "Temporary failure"), "does not resolve, so JAX's collectives will abort"),
+        (TimeoutError(), "does not resolve"),
+    ],
+)
+def test_own_name(answer, problem, monkeypatch):
+    """A machine's own name that does not resolve, or resolves to another machine, is found before the start."""
+
+    def look_up(*_, **__):
+        if isinstance(answer, OSError):
+            raise answer
+        return [(None, None, None, "", (address, 0)) for address in answer]
+
+    monkeypatch.setattr(checks.socket, "getaddrinfo", look_up)
+
+    found = checks.host_name_problem()
+
+    if problem is None:
+        assert found is None
+    else:
+        assert problem in found
+        assert f"add this line to /etc/hosts: 127.0.0.1 {socket.gethostname()}" in found
+
+
+def test_a_slow_name_service(monkeypatch):
+    """A name service that does not answer is not waited for."""
+    monkeypatch.setattr(checks, "LOOKUP_SECONDS", 0.01)
+    monkeypatch.setattr(checks.threading.Thread, "start", lambda self: None)
+    monkeypatch.setattr(checks.threading.Thread, "join", lambda self, timeout: None)
+
+    assert "did not resolve within 0.01 s" in checks.host_name_problem()
+
+
+def test_a_bad_name_is_said(monkeypatch, capsys):
+    """A problem with the machine's name is said before the start, and again when a rank fails."""
+    monkeypatch.setattr(checks.socket, "getaddrinfo", lambda *_, **__: (_ for _ in ()).throw(socket.gaierror(-3, "x")))
+
+    result = simulate.run(["false"], nodes=2, echo=True)
+
+    assert capsys.readouterr().err.startswith("srunbook simulate: the name of this machine")
+    assert "does not resolve" in result.failure
+
+
+def test_one_task_needs_no_name(monkeypatch):
+    """A single task meets nobody: the machine's name is not looked up."""
+    monkeypatch.setattr(checks, "host_name_problem", lambda: pytest.fail("looked up"))
+
+    assert simulate.run(["true"]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "no_proxy"),
+    [
+        ({"http_proxy": "http://proxy:3128"}, "127.0.0.1,127.0.0.2"),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "intern,127.0.0.2"}, "intern,127.0.0.2,127.0.0.1"),
+        ({"http_proxy": "http://proxy:3128", "NO_PROXY": "intern"}, "intern,127.0.0.1,127.0.0.2"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, None),
+        ({"http_proxy": ""}, None),
+        ({}, None),
+    ],
+)
+def test_proxies(environ, no_proxy):
+    """A lower-case proxy stays, but the nodes are spared from it, and this is said."""
+    before = dict(environ)
+
+    notice = checks.spare_from_proxy(environ, ["127.0.0.1", "127.0.0.2"])
+
+    assert environ.get("no_proxy") == no_proxy
+    assert (notice is None) == (no_proxy is None)
+    assert environ.items() >= {name: value for name, value in before.items() if name != "no_proxy"}.items()
+
+
+def test_unexpected_errors_are_not_hidden(monkeypatch):
+    """An error of the system that no check expects is raised as it is."""
+
+    class Broken(socket.socket):
+        def bind(self, address):
+            raise OSError(errno.ENOBUFS, "no buffers")
+
+    monkeypatch.setattr(checks.socket, "socket", Broken)
+
+    with pytest.raises(OSError, match="no buffers"):
+        checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", 0)

@@ -1,0 +1,122 @@
+"""The command `srunbook simulate`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
+
+
+def srunbook(*arguments):
+    """Runs the command."""
+    return subprocess.run([*SRUNBOOK, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_only_the_product_on_stdout():
+    """Standard output carries what the tasks print there and nothing else."""
+    done = srunbook("simulate", "--nodes", "2", "--", "sh", "-c", "echo out; echo err >&2")
+
+    assert sorted(done.stdout.splitlines()) == ["[0] out", "[1] out"]
+    assert sorted(done.stderr.splitlines()) == ["[0] err", "[1] err"]
+    assert done.returncode == 0
+
+
+def test_no_label():
+    """With --no-label the lines are what was printed."""
+    done = srunbook("simulate", "-N", "2", "--no-label", "--", "echo", "x")
+
+    assert done.stdout == "x\nx\n"
+
+
+def test_a_failure_is_explained_on_stderr():
+    """A failure names rank, node, status and last lines on standard error, and its status is returned."""
+    done = srunbook(
+        "simulate", "--nodes", "2", "--", "sh", "-c", "echo why; test $SLURM_PROCID = 0 || exit 3; sleep 600"
+    )
+
+    assert done.returncode == 3
+    assert sorted(done.stdout.splitlines()) == ["[0] why", "[1] why"]
+    assert done.stderr.startswith("srunbook simulate: rank 1 on 127.0.0.2 exited with status 3 after ")
+    assert done.stderr.endswith("s; 1 other was killed\nlast lines of rank 1:\n[1] why\n")
+
+
+def test_all_options(tmp_path):
+    """Every option reaches the simulation, and options of the command stay its own."""
+    script = 'echo "$* $SLURM_NTASKS $SLURM_CPUS_PER_TASK $SLURM_GPUS_ON_NODE $SLURM_TRES_PER_TASK"; exit $SLURM_PROCID'
+    numbers = ["--nodes", "3", "--ntasks-per-node", "2(x2),1", "-c", "2", "--gpus-per-node", "4", "--timeout", "60"]
+    options = [*numbers, "--slurm", "24.11", "--no-kill-on-bad-exit"]
+    logs = tmp_path / "logs"
+
+    done = srunbook(
+        "simulate",
+        *options,
+        "--no-kill-on-bad-exit",
+        "--output-dir",
+        str(logs),
+        "sh",
+        "-c",
+        script,
+        "x",
+        "--nodes",
+        "9",
+    )
+
+    assert done.returncode == 4
+    assert (logs / "rank-4.log").read_text() == "--nodes 9 5 2 4 cpu=2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--nodes 0 -- true", "the number of nodes is 0; it is 1 to 64, as in --nodes 2"),
+        ("--nodes two -- true", "'two' is no whole number; write one, as in --nodes 2"),
+        ("--timeout soon -- true", "'soon' is no number; write one, as in --timeout 60"),
+        ("--timeout -1 -- true", "time limit in seconds is -1.0"),
+        ("--ntasks-per-node 2(x -- true", "'2(x' is no count"),
+        ("--slurm 20.11 -- true", "'20.11' is not one of '22.05', '24.11', '26.05'"),
+        ("-- no-such-program", "command not found: 'no-such-program'"),
+        ("--nodes 2", "no command was given"),
+        ("--output-dir /dev/null -- true", "cannot write logs into '/dev/null'"),
+    ],
+)
+def test_bad_input(arguments, message):
+    """Bad input is explained on standard error and returns 2."""
+    done = srunbook("simulate", *arguments.split())
+
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert done.returncode == 2
+
+
+def test_help_has_an_example_and_the_exit_statuses():
+    """--help shows an example and every exit status."""
+    done = srunbook("simulate", "--help")
+
+    assert "srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py" in done.stdout
+    for status in ("128+N", "124", "130", "141"):
+        assert f"\n    {status} " in done.stdout
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
+def test_a_full_disk():
+    """When standard output cannot be written, all tasks are killed, and the error is said without a traceback."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        command = [*SRUNBOOK, "simulate", "--", "sh", "-c", "echo x; sleep 600"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=20)
+
+    assert "all tasks were killed: [Errno 28] No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 1
+
+
+def test_output_that_the_terminal_cannot_show(monkeypatch):
+    """What the encoding of standard output cannot express is replaced."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+
+    done = srunbook("simulate", "--", "printf", r"\303\244\n")
+
+    assert done.stdout == "[0] ?\n"

@@ -1,0 +1,273 @@
+"""What goes wrong: right message, right status, and no process left within two seconds of the event."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from srunbook import simulate
+
+SIMULATE = [sys.executable, "-c", "from srunbook.cli import main; main()", "simulate"]
+LINUX = sys.platform == "linux"
+linux_only = pytest.mark.skipif(not LINUX, reason="needs a subreaper, which only Linux has")
+
+OFFSPRING = """
+import os, subprocess, sys
+tag = os.environ["SRUNBOOK_TEST_TAG"]
+sleeper = [sys.executable, "-c", "import time; time.sleep(600)", tag]
+subprocess.Popen(sleeper)
+if sys.platform == "linux":
+    subprocess.Popen(sleeper, start_new_session=True)  # escapes a kill of the process group
+    subprocess.Popen(["env", "-i", *sleeper], start_new_session=True)  # and a search by its environment
+    if os.fork() == 0:  # a daemon: its parents are gone
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(sleeper[0], sleeper)
+        os._exit(0)
+    os.wait()
+"""
+"""What each rank starts: children in its session, in their own, without an environment, and orphaned."""
+
+
+def ranks(program, event):
+    """A program whose ranks have offspring and sleep, but for what `event` does in rank 1."""
+    source = f"{OFFSPRING}\nimport signal, time\nrank = int(os.environ['SLURM_PROCID'])\nprint('ready', flush=True)\n"
+    return program(f"{source}if rank == 1:\n    {event}\ntime.sleep(600)\n")
+
+
+@pytest.fixture
+def started(survivors):
+    """Starts the command, and waits until all its ranks are ready."""
+    running = []
+
+    def start(command, nodes=2, options=()):
+        process = subprocess.Popen(
+            [*SIMULATE, "--nodes", str(nodes), *options, "--", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        lines = [process.stdout.readline() for _ in range(nodes)]
+        assert sorted(lines) == [f"[{rank}] ready\n" for rank in range(nodes)]
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def supervisor_of(process):
+    """The supervisor is the only child of the simulation."""
+    (child,) = psutil.Process(process.pid).children()
+    return child
+
+
+def test_survivors_are_seen(survivors):
+    """The search finds a process that escaped by setsid and has no environment, so the tests below can fail."""
+    command = ["env", "-i", sys.executable, "-c", "import time; time.sleep(600)", survivors.tag]
+    with subprocess.Popen(command, start_new_session=True) as escaped:
+        deadline = time.monotonic() + 10
+        while not survivors.find() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        assert escaped.pid in survivors.find()
+        assert not survivors.none_within(0.1)
+
+        escaped.kill()
+
+
+@pytest.mark.parametrize(
+    ("event", "returncode", "number", "ending"),
+    [
+        ("raise ValueError('boom')", 1, None, "exited with status 1"),
+        ("sys.exit(7)", 7, None, "exited with status 7"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, 9, "was ended by signal 9 (SIGKILL)"),
+        ("os.abort()", 134, 6, "was ended by signal 6 (SIGABRT)"),
+    ],
+)
+def test_one_rank_fails(event, returncode, number, ending, program, survivors):
+    """When a rank fails, the others are killed, the rank is named with its node, and its status is returned."""
+    command = ranks(program, f"print('at', time.time(), flush=True); {event}")
+
+    result = simulate.run(command, nodes=2, ntasks_per_node=2, timeout=60)
+    ended = time.time()
+
+    first = result.first_failure
+    event_time = float(first.stdout.splitlines()[1].split()[1])
+    assert survivors.none_within(2.0 - (ended - event_time))
+    assert result.returncode == returncode
+    assert (first.rank, first.node, first.returncode, first.signal) == (1, "127.0.0.1", returncode, number)
+    assert [rank.killed for rank in result.ranks] == [True, False, True, True]
+    assert result.failure.startswith(f"rank 1 on 127.0.0.1 {ending} after ")
+    assert "; 3 others were killed\nlast lines of rank 1:\n" in result.failure
+    if "boom" in event:
+        assert result.failure.endswith("[1] ValueError: boom")
+
+
+def test_failures_without_killing(program):
+    """Without kill-on-bad-exit all ranks run to their end, and the highest status is returned."""
+    command = program("import os, sys; sys.exit(int(os.environ['SLURM_PROCID']) * 3)")
+
+    result = simulate.run(command, nodes=3, kill_on_bad_exit=False)
+
+    assert result.returncode == 6
+    assert [rank.returncode for rank in result.ranks] == [0, 3, 6]
+    assert not any(rank.killed for rank in result.ranks)
+
+
+def test_a_signal_goes_before_a_status(program):
+    """A rank ended by a signal decides over a higher exit status, as in srun."""
+    command = program(
+        "import os, signal, sys\nif os.environ['SLURM_PROCID'] == '0': os.kill(os.getpid(), 15)\nsys.exit(200)"
+    )
+
+    result = simulate.run(command, nodes=2, kill_on_bad_exit=False)
+
+    assert result.returncode == 143
+
+
+def test_one_rank_hangs(program, survivors):
+    """When a rank hangs past the time limit, it is killed and named, and the status is 124."""
+    command = program(
+        f"{OFFSPRING}\nimport time\nprint('ready', flush=True)\nif os.environ['SLURM_PROCID'] == '1': time.sleep(600)"
+    )
+    before = time.monotonic()
+
+    result = simulate.run(command, nodes=2, timeout=3)
+
+    assert time.monotonic() - before < 3 + 2
+    assert survivors.none_within()
+    assert result.returncode == 124
+    assert result.timed_out
+    assert [rank.killed for rank in result.ranks] == [False, True]
+    assert result.failure == "not finished after 3 s, killed: rank 1\nlast lines of rank 1:\n[1] ready"
+
+
+def test_timeout_while_nobody_reads(program, survivors):
+    """The time limit holds also while the reader of the output is stuck."""
+    command = program("print('x' * 1_000_000)\nimport time; time.sleep(600)")
+    with subprocess.Popen([*SIMULATE, "--timeout", "1", "--", *command], stdout=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 10
+        while not survivors.find() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while len(survivors.find()) > 1 and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+        assert set(survivors.find()) == {process.pid}
+
+        process.communicate()
+
+    assert process.returncode == 124
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_the_simulation_is_ended(number, program, started, survivors):
+    """Ctrl-C ends everything with 130; when the simulation dies of another signal, everything dies with it."""
+    process = started(ranks(program, "pass"))
+
+    process.send_signal(number)
+    process.wait(timeout=5)
+
+    assert survivors.none_within()
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        assert process.stderr.read() == "srunbook simulate: interrupted; all tasks were killed\n"
+
+
+def test_the_whole_group_is_killed(program, survivors):
+    """A SIGKILL to the simulation's process group, as some CI systems send it, leaves nothing."""
+    command = [*SIMULATE, "--nodes", "2", "--", *ranks(program, "pass")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGKILL)
+
+    assert survivors.none_within()
+
+
+def test_the_supervisor_is_killed(program, started, survivors):
+    """When the supervisor is killed, the simulation finds and kills what carries its mark, and says so."""
+    source = OFFSPRING.replace('["env", "-i", *sleeper]', "sleeper") + "\nimport time\nprint('ready', flush=True)\n"
+    process = started(program(source + "time.sleep(600)"))
+
+    supervisor_of(process).kill()
+    process.wait(timeout=5)
+
+    assert survivors.none_within()
+    assert process.returncode == 1
+    assert "the supervisor of the simulation was killed" in process.stderr.read()
+
+
+@linux_only
+def test_supervisor_and_simulation_are_killed(program, started, survivors):
+    """When both are killed at once, the tasks die too."""
+    process = started(program("import time; print('ready', flush=True); time.sleep(600)"))
+    supervisor = supervisor_of(process)
+    supervisor.suspend()
+
+    process.kill()
+    supervisor.kill()
+
+    assert survivors.none_within()
+
+
+def test_the_reader_goes_away(program, started, survivors):
+    """When the reader of standard output goes away, everything ends with 141."""
+    process = started(
+        program("import time; print('ready', flush=True)\nwhile True: print('x', flush=True); time.sleep(0.01)"),
+        nodes=1,
+    )
+
+    process.stdout.close()
+    process.wait(timeout=5)
+
+    assert survivors.none_within()
+    assert process.returncode == 141
+    assert process.stderr.read() == ""
+
+
+def test_an_interrupt_in_the_library(program, survivors):
+    """An exception while output is read reaches the caller of run(), and nothing is left."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            simulate.run(ranks(program, "pass"), nodes=2)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+
+    assert survivors.none_within()
+
+
+def test_without_linux(program, survivors, monkeypatch, tmp_path):
+    """Without Linux's means, children and grandchildren still die: those of an ended rank, others in any session."""
+    wrapper = tmp_path / "supervisor.py"
+    original = simulate._processes.SUPERVISOR
+    wrapper.write_text(
+        f"import runpy, sys\nsys.platform = 'darwin'\nrunpy.run_path({str(original)!r}, run_name='__main__')"
+    )
+    monkeypatch.setattr(simulate._processes, "SUPERVISOR", wrapper)
+    source = """
+        import os, subprocess, sys, time
+        subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
+        if os.environ["SLURM_PROCID"] == "1":
+            sys.exit(4)
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        time.sleep(600)
+    """
+
+    result = simulate.run(program(source), nodes=2)
+
+    assert survivors.none_within()
+    assert result.returncode == 4
