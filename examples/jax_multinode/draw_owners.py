@@ -44,7 +44,9 @@ def start_record() -> dict[str, object]:
     }
 
 
-def draw(path: Path, devices: list[jax.Device], rows: dict[jax.Device, slice], node_of: list[int]) -> None:
+def draw(
+    path: Path, devices: list[jax.Device], rows: dict[jax.Device, tuple[int, int, int]], node_of: list[int]
+) -> None:
     """Draws nodes as frames, devices as boxes in the colour of their process, and the array under them."""
     figure = Figure(figsize=(8, 3.2))
     axes = figure.subplots()
@@ -55,7 +57,8 @@ def draw(path: Path, devices: list[jax.Device], rows: dict[jax.Device, slice], n
         axes.text(column + 0.5, 1.75, f"process\n{device.process_index}\n\n{device}", color="white", **centred)
         axes.plot([column + 0.5] * 2, [0.62, 1.13], color=GREY)
         axes.add_patch(Rectangle((column, 0.1), 1, 0.5, facecolor=colour, edgecolor=GREY))
-        axes.text(column + 0.5, 0.35, f"x[{rows[device].start}:{rows[device].stop}]", color="white", **centred)
+        first, end, _ = rows[device]
+        axes.text(column + 0.5, 0.35, f"x[{first}:{end}]", color="white", **centred)
     for node in sorted(set(node_of)):
         columns = [column for column, device in enumerate(devices) if node_of[device.process_index] == node]
         left, right = min(columns) + 0.04, max(columns) + 0.96
@@ -78,24 +81,23 @@ def main() -> None:
     devices = jax.devices()  # every process sees the same list, with the owner of each device
     mesh = jax.make_mesh((len(devices),), ("rows",))
     sharding = NamedSharding(mesh, P("rows"))
-    shape = (2 * len(devices), 4)
     mine = np.full((2 * jax.local_device_count(), 4), jax.process_index(), np.float32)
     x = jax.make_array_from_process_local_data(sharding, mine)
 
     for shard in x.addressable_shards:
-        part = shard.index[0]
-        print(f"Process {jax.process_index()} owns {shard.device} with x[{part.start}:{part.stop}]", flush=True)
+        first, end, _ = shard.index[0].indices(len(x))
+        print(f"Process {jax.process_index()} owns {shard.device} with x[{first}:{end}]", flush=True)
 
     # Who stands on which node only Slurm knows. A collective: every process has to make this call.
     node = np.array([int(os.environ.get("SLURM_NODEID", "0"))])
     node_of = np.ravel(multihost_utils.process_allgather(node)).tolist()
     if jax.process_index() == 0:
-        rows = {device: index[0] for device, index in sharding.devices_indices_map(shape).items()}
+        rows = {device: index[0].indices(len(x)) for device, index in sharding.devices_indices_map(x.shape).items()}
         draw(output, devices, rows, node_of)
         print(f"drawn: {output}", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": 1, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    last = {"event": "end", "rank": jax.process_index(), "steps": 1, "params_sha256": None}
+    print("record " + json.dumps(last), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,265 @@
+"""Every program of the JAX guide in every layout, its job scripts with Slurm's commands stood in for, and its page."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from srunbook import simulate
+from srunbook.formats import EndRecord, StartRecord, parse_records
+from srunbook.simulate import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "jax_multinode"
+SCRIPTS = sorted((ROOT / "slurm" / "jax_multinode").glob("*.sbatch"))
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("plot_"))
+
+TOLERANCE = 1e-5
+"""Largest relative difference of a loss on one process and on many: float32 sums in another order, 40 steps on."""
+
+LAYOUTS = {
+    "1x1": {"nodes": 1, "ntasks_per_node": 1},
+    "2x2": {"nodes": 2, "ntasks_per_node": 2},
+    "1x4": {"nodes": 1, "ntasks_per_node": 4},
+    "2x1, 2 GPUs each": {"nodes": 2, "ntasks_per_node": 1, "gpus_per_node": 2},
+}
+
+
+def expected_lines(program: str, rank: int, world: int, devices: int) -> list[str]:
+    """Patterns of lines that a rank has to print, each once."""
+    total = world * devices
+    here = ", ".join(rf"CpuDevice\(id={2048 * rank + i}\)" for i in range(devices))
+    query = [
+        rf"# Local devices: \[ {devices} \], \[{here}\]",
+        rf"# Global devices: \[ {total} \], \[CpuDevice\(id=0\).*\]",
+    ]
+    ids = "[0, 1]" if devices == 2 else "[]"
+    expected = {
+        "query_v1.py": query,
+        "query_v2.py": [rf"# GPU numbers of this process: {re.escape(ids)}", *query],
+        "allreduce.py": [
+            f"Total devices: {total} \\| Devices per task: {devices}",
+            rf"Process {rank} has y=\[{' '.join([f'{total}.'] * devices)}\]".replace(".", r"\."),
+        ],
+        "allreduce_modern.py": [
+            rf"Process {rank}: x has shape \({total},\), {devices} of its {total} shards are here",
+            rf"Process {rank} has y={total}\.0 with jit \({min(total - 1, 1)} all-reduce\)",
+            rf"Process {rank} has y={total}\.0 with shard_map \(1 all-reduce\)",
+        ],
+        "train_data_parallel.py": [r"step   0 loss 0\.62687\d\d", r"step  39 loss 0\.1029\d\d\d"],
+        "profile_allreduce.py": [rf"Process {rank}: \d+% of [\d.]+ ms is all-reduce"],
+        "draw_owners.py": [
+            rf"Process {rank} owns cpu:{2048 * rank + i} with x\[{2 * place}:{2 * place + 2}\]"
+            for i in range(devices)
+            for place in [rank * devices + i]
+        ],
+    }
+    return expected[program]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_rank_prints_its_lines(
+    program: str, layout: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the guide runs in every layout without an edit, and every rank prints what the guide says."""
+    monkeypatch.chdir(tmp_path)
+    result = simulate.run([sys.executable, EXAMPLES / program], **layout)  # type: ignore[arg-type]
+    world = layout["nodes"] * layout["ntasks_per_node"]
+    devices = layout.get("gpus_per_node", 1)
+
+    assert result.returncode == 0, result.failure
+    assert len(result.ranks) == world
+    for rank in result.ranks:
+        lines = rank.output.splitlines()
+        for pattern in expected_lines(program, rank.rank, world, devices):
+            assert sum(re.fullmatch(pattern, line) is not None for line in lines) == 1, f"{pattern}\n{rank.output}"
+        start, end = parse_records(lines)
+        assert isinstance(start, StartRecord)
+        assert isinstance(end, EndRecord)
+        assert (start.rank, start.world_size) == (rank.rank, world)
+        assert start.local_rank == rank.rank % layout["ntasks_per_node"]
+        assert (start.host, start.backend, start.device) == (rank.node, "gloo", "cpu")
+        assert end.rank == rank.rank
+
+
+def simulate_commands(program: str) -> list[str]:
+    """The commands for the simulation in a program's docstring."""
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / program).read_text(encoding="utf-8"))) or ""
+    return re.findall(r"^ *(srunbook simulate .*?) *(?:#.*)?$", docstring, re.MULTILINE)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_commands_of_the_docstring_work(program: str, tmp_path: Path) -> None:
+    """The commands at the top of a program run it, from the folder it was saved in."""
+    (tmp_path / program).write_bytes((EXAMPLES / program).read_bytes())
+    folder = Path(sys.executable).parent
+    environ = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    commands = simulate_commands(program)
+
+    assert commands
+    for command in commands:
+        result = subprocess.run(
+            shlex.split(command), cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+
+
+def test_more_tasks_than_gpus_are_refused() -> None:
+    """Two GPUs for four tasks end query_v2 with a message that has both numbers."""
+    result = simulate.run([sys.executable, EXAMPLES / "query_v2.py"], nodes=1, ntasks_per_node=4, gpus_per_node=2)
+
+    assert result.returncode == 1
+    assert "ValueError: 2 GPUs cannot be shared evenly by 4 tasks on a node" in result.output
+
+
+def losses(result: Result) -> np.ndarray:
+    """Loss of every step on every rank: an array of shape (ranks, steps)."""
+    assert result.returncode == 0, result.failure
+    return np.array([re.findall(r"loss (\S+)", rank.output) for rank in result.ranks], float)
+
+
+@pytest.fixture(scope="module")
+def losses_on_one_process() -> np.ndarray:
+    """The oracle: the losses of one process that sees the whole batch."""
+    program = [sys.executable, EXAMPLES / "train_data_parallel.py", "--every", "1"]
+    return losses(simulate.run(program, nodes=1))[0]
+
+
+@pytest.mark.parametrize("layout", ["2x2", "2x1, 2 GPUs each"])
+def test_training_equals_one_process(layout: str, losses_on_one_process: np.ndarray) -> None:
+    """The same global batch gives the same losses on one process and on many, and the same parameters on every rank."""
+    program = [sys.executable, EXAMPLES / "train_data_parallel.py", "--every", "1"]
+    result = simulate.run(program, **LAYOUTS[layout])  # type: ignore[arg-type]
+    found = losses(result)
+    fingerprints = {
+        record.params_sha256 for record in parse_records(result.output.splitlines()) if isinstance(record, EndRecord)
+    }
+
+    assert found.shape[1] == 40
+    np.testing.assert_allclose(found, np.broadcast_to(losses_on_one_process, found.shape), rtol=TOLERANCE)
+    assert len(fingerprints) == 1
+
+
+def test_comparison_sees_a_process_that_repeats_the_rows_of_another(losses_on_one_process: np.ndarray) -> None:
+    """Where all processes take the first rows, the losses differ by far more than the tolerance."""
+    code = (
+        "import train_data_parallel as t; rows = t.rows_of_step; "
+        "t.rows_of_step = lambda step, first, count: rows(step, 0, count); t.main()"
+    )
+    command = [sys.executable, "-c", code, "--every", "1"]
+    found = losses(simulate.run(command, nodes=2, ntasks_per_node=2, env={"PYTHONPATH": str(EXAMPLES)}))
+
+    assert np.max(np.abs(found[0] / losses_on_one_process - 1)) > 100 * TOLERANCE
+
+
+def test_profile_share_is_that_of_its_table(tmp_path: Path) -> None:
+    """The share of the all-reduce lies between nothing and all, and its operation is in the table."""
+    program = [sys.executable, EXAMPLES / "profile_allreduce.py", "--output", tmp_path, "--megabytes", "0.5"]
+    result = simulate.run(program, nodes=2)
+
+    assert result.returncode == 0, result.failure
+    for rank in result.ranks:
+        assert len(re.findall(r"^all-reduce +\S+ +10 calls", rank.output, re.MULTILINE)) == 1
+        share = re.search(r"(\d+)% of ([\d.]+) ms is all-reduce", rank.output)
+        assert share is not None
+        assert 0 < int(share[1]) < 100
+        assert math.isfinite(float(share[2]))
+
+
+STAND_INS = {
+    "scontrol": 'echo "JobId=$3 JobName=test"',
+    "module": 'test "$1" = load',
+    "singularity": 'test "$1 $2 $3" = "run --nv /images/jax.sif" && shift 3 && exec "$@"',
+    "srun": (
+        'while [[ "$1" == --* ]]; do echo "srun option $1"; shift; done\n'
+        'exec srunbook simulate --nodes "$TEST_NODES" --ntasks-per-node "$TEST_TASKS" '
+        '--gpus-per-node "$TEST_TASKS" -- "$@"'
+    ),
+}
+
+
+def directive(script: Path, name: str) -> str:
+    """Value of a `#SBATCH` directive that is stated once."""
+    values = re.findall(rf"^#SBATCH --{name}=(\S+)", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(values) == 1, f"{script.name} states --{name} {len(values)} times"
+    return str(values[0])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_starts_its_program(script: Path, tmp_path: Path) -> None:
+    """A job script, as published, starts its program on every task, from the folder that holds both files."""
+    for name, text in STAND_INS.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "jax-env").symlink_to(sys.prefix)
+    program = re.findall(r"\S+\.py$", script.read_text(encoding="utf-8"), re.MULTILINE)[-1]
+    (tmp_path / program).write_bytes((EXAMPLES / program).read_bytes())
+    nodes, tasks = directive(script, "nodes"), min(int(directive(script, "ntasks-per-node")), 2)
+    result = subprocess.run(
+        ["bash", script],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path / "home"),
+            "JAX_IMAGE": "/images/jax.sif",
+            "SLURM_JOB_ID": "17",
+            "SLURM_CPUS_PER_TASK": directive(script, "cpus-per-task"),
+            "TEST_NODES": nodes,
+            "TEST_TASKS": str(tasks),
+        },
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "JobId=17" in result.stdout
+    assert "srun option --cpus-per-task=4" in result.stdout
+    assert "srun option --kill-on-bad-exit=1" in result.stdout
+    records = parse_records(result.stdout.splitlines())
+    assert sum(isinstance(record, EndRecord) for record in records) == int(nodes) * tasks
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_has_the_form_of_one(script: Path) -> None:
+    """A job script begins with its shebang, has its directives before any command, and marks what to edit."""
+    text = script.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+
+    assert lines[0] == "#!/bin/bash"
+    assert lines[first_command] == "set -euo pipefail"
+    assert not any(line.startswith("#SBATCH") for line in lines[first_command:])
+    assert 1 <= sum("EDIT" in line for line in lines) <= 3
+    assert directive(script, "job-name") == script.stem
+    for name in ("nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "time", "constraint"):
+        directive(script, name)
+
+
+def test_image_names_its_sources_only_by_arguments() -> None:
+    """The definition of the image has no host name in it, and installs the JAX that the constraints pin."""
+    text = (EXAMPLES / "jax.def").read_text(encoding="utf-8")
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pinned = re.findall(r"^(jax|matplotlib)==(\S+)$", constraints, re.MULTILINE)
+
+    assert not re.search(r"https?://", text)
+    assert re.search(r"^MirrorURL: \{\{ MIRROR \}\}$", text, re.MULTILINE)
+    assert "{{ INDEX }}" in text
+    assert not re.search(r"^\s*(MIRROR|INDEX)=", text, re.MULTILINE)
+    assert len(pinned) == 2
+    for name, version in pinned:
+        assert re.search(rf'"{name}(\[\{{\{{ VARIANT \}}\}}\])?=={re.escape(version)}"', text), (name, version)

@@ -1,0 +1,96 @@
+"""Which GPUs a process of `query_v2.py` takes, from the environments that Slurm gives."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "jax_multinode" / "query_v2.py"
+
+
+@pytest.fixture(scope="module")
+def query_v2() -> ModuleType:
+    """The program as a module; importing it starts nothing."""
+    spec = importlib.util.spec_from_file_location("query_v2", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FOUR = {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "ids"),
+    [
+        pytest.param({}, [], id="no Slurm, no GPU"),
+        pytest.param({"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NODEID": "1"}, [], id="a job without GPUs"),
+        pytest.param({**FOUR, "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, [0, 1, 2, 3], id="one task takes all four"),
+        pytest.param(
+            {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_NODEID": "1", "SLURM_LOCALID": "0"},
+            [0, 1],
+            id="the first of two tasks takes the first two",
+        ),
+        pytest.param(
+            {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_NODEID": "1", "SLURM_LOCALID": "1"},
+            [2, 3],
+            id="the second of two tasks takes the last two",
+        ),
+        pytest.param(
+            {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "4(x2),2", "SLURM_NODEID": "2", "SLURM_LOCALID": "1"},
+            [2, 3],
+            id="the last node of an unequal layout counts its own tasks",
+        ),
+        pytest.param(
+            {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "3", "SLURM_LOCALID": "3"},
+            [0],
+            id="a GPU that Slurm has bound to the task is the task's number 0",
+        ),
+        pytest.param(
+            {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "GPU-8f3a,GPU-11bc", "SLURM_LOCALID": "1"},
+            [0, 1],
+            id="bound GPUs may have names",
+        ),
+        pytest.param({"SLURM_GPUS_PER_NODE": "4"}, [0, 1, 2, 3], id="a plain number"),
+        pytest.param({"SLURM_GPUS_PER_NODE": "a100:4"}, [0, 1, 2, 3], id="a type and a number"),
+        pytest.param({"SLURM_GPUS_PER_NODE": "a100:2,v100:1"}, [0, 1, 2], id="two types"),
+        pytest.param({"SLURM_GPUS_PER_NODE": "a100"}, [0], id="a type alone is one GPU"),
+        pytest.param(
+            {"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_GPUS_ON_NODE": "2"}, [0, 1], id="what was granted counts"
+        ),
+        pytest.param({"CUDA_VISIBLE_DEVICES": ""}, [], id="GPUs are hidden"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, [], id="Slurm's word for none"),
+    ],
+)
+def test_ids(query_v2: ModuleType, environ: dict[str, str], ids: list[int]) -> None:
+    """A process takes its even share of the GPUs that it sees, in the order of the local ranks."""
+    assert query_v2.local_device_ids(environ) == ids
+
+
+def test_tasks_of_a_node_share_all_gpus_without_overlap(query_v2: ModuleType) -> None:
+    """The shares of all tasks of a node, put together, are the GPUs of the node."""
+    for tasks in (1, 2, 4, 8):
+        environ = {"SLURM_GPUS_ON_NODE": "8", "SLURM_STEP_TASKS_PER_NODE": str(tasks)}
+        shares = [query_v2.local_device_ids({**environ, "SLURM_LOCALID": str(task)}) for task in range(tasks)]
+
+        assert [gpu for share in shares for gpu in share] == list(range(8))
+
+
+def test_uneven_share_is_refused(query_v2: ModuleType) -> None:
+    """Four GPUs for three tasks are refused with the numbers found and a layout that works."""
+    environ = {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "3"}
+
+    with pytest.raises(ValueError, match=r"4 GPUs cannot be shared evenly by 3 tasks .* --gpus-per-node=3"):
+        query_v2.local_device_ids(environ)
+
+
+@pytest.mark.parametrize("layout", ["", "four", "2x3", "2(x)"])
+def test_layout_that_slurm_never_writes_is_refused(query_v2: ModuleType, layout: str) -> None:
+    """A task layout in another form is refused with its text."""
+    with pytest.raises(ValueError, match=r"it reads like 2\(x3\),1"):
+        query_v2.tasks_on_nodes(layout)
