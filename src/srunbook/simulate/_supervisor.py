@@ -68,6 +68,13 @@ def descendants(root: int) -> list[int]:
     return found[1:]
 
 
+def send(pids: list[int], number: int) -> None:
+    """Sends a signal to processes, as far as they are there and ours."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
 def kill_group(leader: int) -> None:
     """Kills a process group, if it still has members."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -181,11 +188,14 @@ class Supervisor:
             What could not be killed.
         """
         deadline = time.monotonic() + KILL_SECONDS
+        if not LINUX:  # a child born between the look and the kill would be lost: stop all of them first
+            stopped: list[int] = []
+            while new := [pid for pid in descendants(os.getpid()) if pid not in stopped]:
+                send(new, signal.SIGSTOP)
+                stopped += new
         while True:
             left = descendants(os.getpid())
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            send(left, signal.SIGKILL)
             self.reap(killed=True)
             if not left or time.monotonic() > deadline:
                 return left
