@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
+import hashlib
+import importlib.metadata
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
+
+from srunbook import simulate
+from srunbook.formats import FormatError, Mask, Recording, compare, read_recording, recording_path, write_recording
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -12,7 +32,139 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@dataclass(frozen=True)
+class Run:
+    """What came of a command.
+
+    Args:
+        command: The command, as a reader types it.
+        lines: What it printed, without the folders of this machine.
+        status: Its exit status.
+    """
+
+    command: str
+    lines: tuple[str, ...]
+    status: int
+
+    @property
+    def text(self) -> str:
+        """All lines in one."""
+        return "\n".join(self.lines)
+
+
+class Reader:
+    """Does what a reader does: saves one program into a folder and runs it as its docstring says.
+
+    Args:
+        folder: An empty folder.
+        record: Whether `compare` writes recordings.
+        node_id: The test, for the command that records anew.
+    """
+
+    def __init__(self, folder: Path, record: bool, node_id: str) -> None:
+        self.folder = folder
+        self.record = record
+        self.node_id = node_id
+
+    @staticmethod
+    def commands(program: Path) -> list[str]:
+        """Commands at the top of a program that need no Slurm."""
+        docstring = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
+        return re.findall(r"^ *((?:srunbook simulate|python) .*?) *(?:#.*)?$", docstring, re.MULTILINE)
+
+    def run(self, program: Path, command: str) -> Run:
+        """Runs a command of a program's docstring in a folder that holds nothing else."""
+        shutil.copy(program, self.folder)
+        words = shlex.split(command)
+        start = words.index("python")
+        assert words[start + 1] == program.name
+        argv = [sys.executable, *words[start + 1 :]]
+        here = Path.cwd()
+        os.chdir(self.folder)
+        try:
+            if start:
+                result = simulate.run(argv, timeout=100, **self.layout(words[2:start]))
+                output, status = result.output, result.returncode
+            else:
+                output, status = self.alone(argv)
+        finally:
+            os.chdir(here)
+        return Run(command, tuple(self.without_places(line) for line in output.splitlines()), status)
+
+    @staticmethod
+    def layout(options: list[str]) -> dict[str, int]:
+        """Arguments of `simulate.run` for options of `srunbook simulate`."""
+        parser = argparse.ArgumentParser()
+        for name in ("--nodes", "--ntasks-per-node", "--gpus-per-node"):
+            parser.add_argument(name, type=int, default=argparse.SUPPRESS)
+        parser.add_argument(
+            "--no-kill-on-bad-exit", dest="kill_on_bad_exit", action="store_false", default=argparse.SUPPRESS
+        )
+        return vars(parser.parse_args([option for option in options if option != "--"]))
+
+    @staticmethod
+    def alone(argv: list[str], **environ: str) -> tuple[str, int]:
+        """Runs a program as one plain process, outside of any job."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "JAX_"))}
+        result = subprocess.run(
+            argv,
+            env={**own, **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return result.stdout, result.returncode
+
+    def without_places(self, line: str) -> str:
+        """A line without the folders of this machine."""
+        line = re.sub(r'"[^"]*/(site-packages/[^"]*)"', r'"\1"', line)
+        return line.replace(f"{self.folder}/", "").replace(f"{ROOT}/", "")
+
+    def compare(self, program: Path, run: Run, keep: Callable[[str], bool], masks: Iterable[Mask]) -> None:
+        """Compares a run with the recording beside the program, or writes the recording.
+
+        Args:
+            program: The program.
+            run: What it printed now.
+            keep: Which lines have to be the same, in any order, once for each time they differ.
+            masks: What may vary in them.
+        """
+        sha256 = hashlib.sha256(program.read_bytes()).hexdigest()
+        problem = self.difference(program, run, sha256, keep, masks)
+        if problem and self.record:
+            recording = Recording(
+                command=run.command,
+                where="simulation" if run.command.startswith("srunbook") else "process",
+                date=datetime.now(UTC).date().isoformat(),
+                source_sha256=sha256,
+                output=run.lines,
+                exit_code=run.status,
+                versions={"python": sys.version.split()[0], "jax": importlib.metadata.version("jax")},
+            )
+            write_recording(recording_path(program), recording)
+            problem = self.difference(program, run, sha256, keep, masks)
+        assert not problem, f"{problem}\nIf this is as it should be: python -m pytest '{self.node_id}' --record"
+
+    @staticmethod
+    def difference(
+        program: Path, run: Run, sha256: str, keep: Callable[[str], bool], masks: Iterable[Mask]
+    ) -> str | None:
+        """Says in what a run differs from the recording beside the program."""
+        try:
+            recording = read_recording(recording_path(program))
+        except FormatError as error:
+            return str(error)
+        if (recording.source_sha256, recording.command) != (sha256, run.command):
+            return f"the recording is of another version of {program.name}, or of another command"
+        recorded, printed = ([*{line for line in lines if keep(line)}] for lines in (recording.output, run.lines))
+        return compare(recorded, printed, masks, ordered=False)
+
+
 @pytest.fixture
-def recording_wanted(request: pytest.FixtureRequest) -> bool:
-    """Whether recordings are to be written, and not compared."""
-    return bool(request.config.getoption("--record"))
+def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
+    """Somebody who saves one program and runs it."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    return Reader(folder, bool(request.config.getoption("--record")), request.node.nodeid)
