@@ -44,6 +44,7 @@ extensions = [
     "failures",
     "measurements",
     "drawings",
+    "fields",
 ]
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]
@@ -69,6 +70,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "gallery/backreferences",
+    "default_thumb_file": str(ROOT / "docs" / "_static" / "printed.svg"),
     "abort_on_example_error": True,
     "reset_modules": ("gallery_guard.restore_environment",),
     "reset_modules_order": "both",

@@ -125,3 +125,10 @@ def lint(session: nox.Session) -> None:
 
 if __name__ == "__main__":
     nox.main()
+
+
+@nox.session(default=False)
+def browser(session: nox.Session) -> None:
+    """The built site in a browser: copy buttons, search, keyboard, accessibility, weight. Needs chromium."""
+    environment(session)
+    python(session, "-m", "pytest", *(session.posargs or ["tests/browser"]))

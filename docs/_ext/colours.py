@@ -11,6 +11,9 @@ LIGHT = {
     "color-ran": "#14633a",
     "color-not-ran": "#84440a",
     "color-answer": "#e3f1f6",
+    "color-code": "#f5f7f9",
+    "color-api-name": "#0b5a78",
+    "color-api-pre-name": "#57606a",
 }
 """Variables of the light theme: furo's own, and those that site.css and the drawings use."""
 
@@ -23,6 +26,9 @@ DARK = {
     "color-ran": "#86d8a8",
     "color-not-ran": "#f2b878",
     "color-answer": "#17323d",
+    "color-code": "#0b0d10",
+    "color-api-name": "#86cbe6",
+    "color-api-pre-name": "#a5adb6",
 }
 """Variables of the dark theme."""
 

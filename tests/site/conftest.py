@@ -83,7 +83,7 @@ def tiny_site(tmp_path: Path) -> TinySite:
     """A site of one page and one empty gallery."""
     site = TinySite(tmp_path)
     (tmp_path / "docs").mkdir()
-    for name in ("_ext", "_static", "_inventories"):
+    for name in ("_ext", "_static", "_templates", "_inventories"):
         (tmp_path / "docs" / name).symlink_to(ROOT / "docs" / name)
     conf = (ROOT / "conf.py").read_text(encoding="utf-8")
     site.write("conf.py", conf)

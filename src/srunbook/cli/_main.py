@@ -27,6 +27,7 @@ class LazyGroup(click.Group):
         if cmd_name not in SUBCOMMANDS:
             return None
         command: click.Command = importlib.import_module(f"srunbook.cli.{cmd_name}").command
+        command.name = cmd_name
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,0 +1,221 @@
+"""The built site in a browser."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAIN_PAGES = [
+    "index.html",
+    "start/install.html",
+    "start/first-run.html",
+    "start/how-to-read.html",
+    "guides/jax-multinode.html",
+    "gallery/index.html",
+    "gallery/jax_multinode/plot_allreduce.html",
+    "tools/command.html",
+    "troubleshooting/index.html",
+    "performance/how-we-measure.html",
+    "reference/glossary.html",
+    "reference/formats.html",
+    "reference/api-formats.html",
+    "about/contributing.html",
+    "search.html",
+]
+
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
+"""WCAG 2.2 up to level AA, without axe's own "best practices": the theme's landmarks have no names."""
+
+
+def violations(page):
+    """What axe complains about on a page."""
+    return Axe().run(page, options=RULES).response["violations"]
+
+
+def blocks(page):
+    """The files that a page shows whole: path, block, and download link of each."""
+    for box in page.locator("article .code-file").all():
+        if not box.locator(".code-file-part").count() or not box.locator(".code-file-part").inner_text():
+            yield box.locator(".code-file-name").inner_text(), box
+
+
+@pytest.mark.parametrize("name", ["start/first-run.html", "guides/jax-multinode.html"])
+def test_copy_button(open_page, name):
+    """The copy button of a file puts its text on the clipboard, but for the last line's end."""
+    page = open_page(name)
+    shown = list(blocks(page))
+
+    assert shown
+    for path, box in shown:
+        page.evaluate("navigator.clipboard.writeText('nothing yet')")
+        box.hover()
+        box.locator("button.copybtn").click()
+        page.wait_for_function("navigator.clipboard.readText().then(text => text !== 'nothing yet')")
+        assert page.evaluate("navigator.clipboard.readText()") + "\n" == (ROOT / path).read_text(encoding="utf-8"), path
+
+
+def test_copy_button_of_a_command(open_page):
+    """The copy button of a command leaves out the prompt."""
+    page = open_page("start/first-run.html")
+    box = page.locator("div.highlight-console").first
+    box.hover()
+    box.locator("button.copybtn").click()
+    page.wait_for_function("navigator.clipboard.readText().then(text => text !== '')")
+
+    assert page.evaluate("navigator.clipboard.readText()").startswith("srunbook simulate --nodes 2")
+
+
+def test_downloads(open_page, site, page_names, included):
+    """The download beside every file gives its bytes."""
+    downloaded = set()
+    for name in page_names:
+        page = open_page(name)
+        for box in page.locator("article .code-file").all():
+            path = box.locator(".code-file-name").inner_text()
+            link = urljoin(site + name, box.locator("a.download").get_attribute("href"))
+            assert page.request.get(link).body() == (ROOT / path).read_bytes(), (name, path)
+            downloaded.add(path)
+        page.context.close()
+
+    drivers = {name for name in included if Path(name).name.startswith("plot_")}
+    assert downloaded >= set(included) - drivers
+
+
+@pytest.mark.parametrize(
+    ("words", "page_name"),
+    [("rendezvous", "reference/glossary.html"), ("srunbook simulate", "start/first-run.html")],
+)
+def test_search(open_page, words, page_name):
+    """The search box leads to the page that holds the words."""
+    page = open_page("index.html")
+    box = page.locator(".sidebar-search")
+    box.fill(words)
+    box.press("Enter")
+    page.wait_for_selector("#search-results li")
+    page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('Search finished')")
+
+    found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+    assert any(urlsplit(link).path == page_name for link in found)
+
+
+def test_search_for_every_message(open_page):
+    """The message of every entry about a failure, pasted whole into the search box, leads to that entry."""
+    index = open_page("troubleshooting/index.html")
+    entries = [(link.inner_text(), link.get_attribute("href")) for link in index.locator(".failure-text a").all()]
+    page = open_page("index.html")
+
+    assert entries
+    for message, entry in entries:
+        page.goto(urljoin(index.url, "../index.html"))
+        page.locator(".sidebar-search").fill(message)
+        page.locator(".sidebar-search").press("Enter")
+        page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('Search finished')")
+        found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+        assert any(urlsplit(link).path == f"troubleshooting/{entry}" for link in found), message
+
+
+def test_theme_toggle(open_page):
+    """The theme can be switched to dark, changes the colours, and stays switched on the next page."""
+    page = open_page("index.html")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for _ in range(3):
+        page.locator(".content-icon-container .theme-toggle").click()
+        if page.locator("body").get_attribute("data-theme") == "dark":
+            break
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    drawing = page.evaluate("getComputedStyle(document.querySelector('.drawing svg')).color")
+    page.locator("article .sd-card").first.click()
+
+    assert light == "rgb(255, 255, 255)"
+    assert dark != light
+    assert sum(int(part) for part in drawing.strip("rgb()").split(",")) > 3 * 128  # light lines on a dark ground
+    assert page.locator("body").get_attribute("data-theme") == "dark"
+
+
+def test_scrolling_code_by_keyboard(open_page):
+    """Code wider than the window can be reached with Tab and scrolled with the arrow keys."""
+    page = open_page("start/first-run.html", width=360)
+    wide = page.locator("article pre[tabindex='0']")
+
+    assert wide.count() > 0
+    for block in wide.all():
+        assert block.get_attribute("role") == "region"
+        assert block.get_attribute("aria-label")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "PRE":
+            break
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement.tagName === 'PRE' && document.activeElement.scrollLeft > 0")
+
+
+def test_tabs_by_keyboard(open_page, page_names):
+    """Wherever a page has tabs, the arrow keys choose among them."""
+    for name in page_names:
+        page = open_page(name)
+        tabs = page.locator("article .sd-tab-set > input")
+        if tabs.count():
+            tabs.first.focus()
+            page.keyboard.press("ArrowRight")
+            assert tabs.nth(1).is_checked(), name
+        page.context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility(open_page, scheme, width):
+    """On the main pages axe finds nothing to complain about."""
+    complaints = []
+    for name in MAIN_PAGES:
+        page = open_page(name, width=width, scheme=scheme)
+        for violation in violations(page):
+            targets = [node["html"] for node in violation["nodes"]]
+            complaints.append(f"{name}: {violation['id']}: {len(targets)} times, as in {targets[0]}")
+        page.context.close()
+
+    assert not complaints
+
+
+def test_axe_complains(open_page):
+    """As it is used here, axe does find a picture without a text and grey text on grey."""
+    page = open_page("index.html")
+    page.evaluate(
+        "document.querySelector('article').innerHTML += '<img src=\"_static/printed.svg\">'"
+        " + '<p style=\"color: #999; background: #aaa\">grey</p>'"
+    )
+
+    found = {violation["id"] for violation in violations(page)}
+    assert found >= {"image-alt", "color-contrast"}
+
+
+def test_small_screen(open_page, page_names):
+    """No page is wider than a window of 360 pixels."""
+    wide = []
+    for name in page_names:
+        page = open_page(name, width=360)
+        found = page.evaluate("document.documentElement.scrollWidth")
+        if found > 360:
+            wide.append(f"{name}: {found}")
+        page.context.close()
+
+    assert len(page_names) > 20
+    assert not wide
+
+
+def test_weight_of_a_guide(open_page):
+    """Style sheets and scripts of a guide weigh less than 100 KB compressed."""
+    page = open_page("guides/jax-multinode.html")
+    page.wait_for_load_state("networkidle")
+    loaded = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
+    urls = [url for url in loaded if urlsplit(url).path.endswith((".css", ".js"))]
+
+    total = sum(len(gzip.compress(page.request.get(url).body())) for url in urls)
+    assert len(urls) > 5
+    assert total < 100_000
