@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,30 @@ def test_each_process_has_the_table(program):
         assert {**slurm, **dict.fromkeys(times)} == {**expected, **dict.fromkeys(times)}
         assert result.ranks[task.rank].node == task.node
         assert slurm["SLURM_TASKS_PER_NODE"] == compress_tasks([2, 2, 1])
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "slurm-variables.md"
+
+
+def documented():
+    """Maps each variable of the reference page to the text that describes it."""
+    entries = re.findall(r"^((?:`\w+`(?:, )?)+)\n: (.*)$", PAGE.read_text(), re.MULTILINE)
+    return {name: text for names, text in entries for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_every_variable_has_an_entry_in_the_reference():
+    """The page of Slurm variables describes every variable that the simulation sets."""
+    assert set(VARIABLES) | {"SLURM_TASK_PID"} <= set(documented())
+
+
+def test_the_examples_of_the_reference():
+    """The examples on that page are what the simulation sets for the task that the page describes."""
+    nodes = ("rack0n01", "rack0n02", "rack0n03")
+    the_job = job((4, 4, 3), nodes=nodes, cpus_per_task=2, gpus_per_node=4)
+    values = step_environment(the_job.tasks()[9]) | {"SLURM_TRES_PER_TASK": "cpu=2", "SLURM_OOM_KILL_STEP": "0"}
+
+    shown = {name: re.match(r"(?:\*.*?\*:? )?`([^`]*)`", text) for name, text in documented().items()}
+
+    compared = {name: match[1] for name, match in shown.items() if match and name in values}
+    assert compared == {name: values[name] for name in compared}
+    assert len(compared) > 30

@@ -150,6 +150,7 @@ def _first_node(task: Task) -> str:
     return task.job.nodes[0]
 
 
+# [table]
 VARIABLES: dict[str, Variable] = {
     # the task
     "SLURM_PROCID": Variable(lambda task: task.rank),
@@ -203,6 +204,7 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_STEP_GPUS": Variable(_gpu_ids),
     "CUDA_VISIBLE_DEVICES": Variable(_gpu_ids),
 }
+# [/table]
 """What srun sets. The supervisor adds SLURM_TASK_PID, which is known only after the start."""
 
 INHERITED = re.compile(
