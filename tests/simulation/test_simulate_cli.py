@@ -120,3 +120,26 @@ def test_output_that_the_terminal_cannot_show(monkeypatch):
     done = srunbook("simulate", "--", "printf", r"\303\244\n")
 
     assert done.stdout == "[0] ?\n"
+
+
+def test_closed_standard_streams(tmp_path):
+    """With standard input, output and error closed the tasks still run, and their logs are whole."""
+    script = "echo out; echo err >&2; exit 4"
+    command = [
+        *SRUNBOOK,
+        "simulate",
+        "--nodes",
+        "2",
+        "--no-kill-on-bad-exit",
+        "--output-dir",
+        str(tmp_path),
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], check=False)
+
+    assert done.returncode == 4
+    assert sorted((tmp_path / "rank-1.log").read_text().splitlines()) == ["err", "out"]

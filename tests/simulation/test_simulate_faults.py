@@ -112,6 +112,31 @@ def test_one_rank_fails(event, returncode, number, ending, program, survivors):
         assert result.failure.endswith("[1] ValueError: boom")
 
 
+@linux_only
+def test_a_process_that_never_stands_still(program, survivors):
+    """A daemon that forks a successor every half millisecond, each in a session of its own, is caught too."""
+    runner = program(
+        """
+        import os, time
+        print("running", flush=True)
+        while True:
+            if os.fork():
+                os._exit(0)
+            os.setsid()
+            time.sleep(0.0005)
+        """,
+        "runner.py",
+    )
+    command = program(
+        f"import subprocess, sys; subprocess.Popen({runner!r}, start_new_session=True); import time; time.sleep(600)"
+    )
+
+    result = simulate.run(command, timeout=2)
+
+    assert survivors.none_within()
+    assert "running" in result.output
+
+
 def test_failures_without_killing(program):
     """Without kill-on-bad-exit all ranks run to their end, and the highest status is returned."""
     command = program("import os, sys; sys.exit(int(os.environ['SLURM_PROCID']) * 3)")

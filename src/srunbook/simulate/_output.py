@@ -78,8 +78,10 @@ class Collector:
             self._file = None
 
 
-def write(target: IO[str], lines: Iterable[str]) -> None:
-    """Writes lines at once, with a replacement for what the target cannot encode."""
+def write(target: IO[str] | None, lines: Iterable[str]) -> None:
+    """Writes lines at once, with a replacement for what the target cannot encode. A closed stream is None."""
+    if target is None:
+        return
     text = "".join(f"{line}\n" for line in lines)
     encoding = getattr(target, "encoding", None)
     if encoding:

@@ -65,6 +65,7 @@ def run_tasks(
     Returns:
         How they ended.
     """
+    open_standard_streams()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         tasks, given = [], []
         for environ, collector in zip(environs, collectors, strict=True):
@@ -95,6 +96,13 @@ def run_tasks(
                 supervisor.stdin.write(json.dumps({**order, "tasks": tasks}).encode() + b"\n")
                 supervisor.stdin.flush()
             return _read_all(supervisor.stdout.fileno(), selector)
+
+
+def open_standard_streams() -> None:
+    """Opens descriptors 0 to 2 where they are closed, lest a pipe take their place."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 @contextlib.contextmanager
