@@ -82,7 +82,8 @@ def docs(session: nox.Session) -> None:
     options = ["-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees", "docs", str(SITE)]
     if "--serve" in session.posargs:
         others = [argument for argument in session.posargs if argument != "--serve"]
-        watched = [f"--watch={name}" for name in ("examples", "slurm", "scripts", "src", "bench", "conf.py")]
+        places = ("examples", "slurm", "scripts", "src", "bench", "conf.py")
+        watched = [f"--watch={name}" for name in places if (ROOT / name).exists()]
         ignored = [f"--re-ignore={pattern}" for pattern in (r"/docs/gallery/", r"__pycache__", r"/\.[^/]*$")]
         python(session, "-m", "sphinx_autobuild", *watched, *ignored, *others, *options)
         return
