@@ -74,7 +74,7 @@ def test_job_ids_at_once_share_no_port():
 def test_a_taken_port_is_avoided(monkeypatch):
     """A job id whose derived port is in use is not taken."""
     wished = iter([1234567 - 100_000, 1234568 - 100_000])
-    monkeypatch.setattr(checks.secrets, "randbelow", lambda _: next(wished))
+    monkeypatch.setattr(checks, "_random", lambda: next(wished))
     jax_port, _ = checks.derived_ports(1234567)
 
     with socket.socket() as other:

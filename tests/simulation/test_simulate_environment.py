@@ -79,6 +79,16 @@ def test_gpus():
     assert environ.items() >= (gpus | {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}).items()
 
 
+def test_a_user_without_a_name(monkeypatch):
+    """In a container whose user has no name, the number stands for it."""
+    monkeypatch.setattr("os.getuid", lambda: 424242)
+    monkeypatch.setattr("os.getgid", lambda: 424243)
+
+    environ = step_environment(job(generation="26.05").tasks()[0])
+
+    assert (environ["SLURM_JOB_USER"], environ["SLURM_JOB_GROUP"]) == ("424242", "424243")
+
+
 @pytest.mark.parametrize(("gpus", "tasks", "devices"), [(0, 2, 1), (4, 2, 2), (4, 1, 4), (4, 3, 1), (1, 2, 1)])
 def test_cpu_devices(gpus, tasks, devices):
     """JAX shows a task the GPUs of its node divided by the tasks on it, and one without GPUs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
-import secrets
+import os
 import shutil
 import socket
 import threading
@@ -133,6 +133,11 @@ def derived_ports(job_id: int) -> tuple[int, int]:
     return job_id % 4096 + 61440, job_id % 10000 + 15000
 
 
+def _random() -> int:
+    """A number that no seed of the caller repeats."""
+    return int.from_bytes(os.urandom(8))
+
+
 @contextmanager
 def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
     """Finds a job id whose derived ports are free, and keeps it from other simulations meanwhile.
@@ -143,7 +148,7 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
         SimulationError: No id with free ports was found.
     """
     for _ in range(1000):
-        job_id = 100_000 + secrets.randbelow(9_900_000)
+        job_id = 100_000 + _random() % 9_900_000
         ports = derived_ports(job_id)
         with ExitStack() as stack:
             try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
+import grp
 import os
+import pwd
 import re
 import socket
 import time
@@ -146,6 +147,21 @@ def _tres_per_task(task: Task) -> str | None:
     return f"cpu={task.job.cpus_per_task}" if task.job.cpus_per_task else None
 
 
+def _user(_: Task) -> str:
+    """The user's name; in a container a user may have none, and the number stands for it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _group(_: Task) -> str:
+    try:
+        return grp.getgrgid(os.getgid()).gr_name
+    except KeyError:
+        return str(os.getgid())
+
+
 def _first_node(task: Task) -> str:
     return task.job.nodes[0]
 
@@ -186,9 +202,10 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_JOB_CPUS_PER_NODE": Variable(lambda task: compress_tasks(task.job.cpus_on)),
     "SLURM_CPUS_ON_NODE": Variable(lambda task: task.job.cpus_on[task.node_id]),
     "SLURM_JOB_PARTITION": Variable(lambda _: "simulation"),
-    "SLURM_JOB_USER": Variable(lambda _: getpass.getuser()),
+    "SLURM_JOB_USER": Variable(_user),
     "SLURM_JOB_UID": Variable(lambda _: os.getuid()),
     "SLURM_JOB_GID": Variable(lambda _: os.getgid()),
+    "SLURM_JOB_GROUP": Variable(_group, since="24.11"),
     "SLURM_SUBMIT_DIR": Variable(lambda task: task.job.directory),
     "SLURM_SUBMIT_HOST": Variable(lambda _: socket.gethostname()),
     "SLURM_CLUSTER_NAME": Variable(lambda _: "simulation"),

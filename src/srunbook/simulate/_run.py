@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,7 @@ def run(
         raise SimulationError(f"the Slurm generation is {slurm!r}; it is one of {', '.join(GENERATIONS)}")
     command = [os.fspath(argument) for argument in argv]
     directory = Path.cwd()
-    mark = uuid.uuid4().hex
+    mark = os.urandom(16).hex()
     base = {"PYTHONUNBUFFERED": "1", **base_environment(os.environ)}
     program = checks.executable(command, {**base, **(env or {})}, directory)
     addresses, notices = checks.node_addresses(len(tasks_per_node))
