@@ -1,0 +1,251 @@
+"""The shared formats: what they write they read again, and what has another form is refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srunbook.formats import (
+    Configuration,
+    EndRecord,
+    FormatError,
+    Mask,
+    Measurement,
+    Recording,
+    StartRecord,
+    compare,
+    parse_records,
+    read_measurement,
+    read_recording,
+    recording_path,
+    write_measurement,
+    write_recording,
+    write_whole,
+)
+
+START = {
+    "event": "start",
+    "rank": 1,
+    "world_size": 4,
+    "local_rank": 1,
+    "host": "node1",
+    "pid": 71,
+    "backend": "gloo",
+    "device": "cpu",
+    "framework": "jax 0.10.2",
+    "job": "17",
+}
+RECORDING = {
+    "command": "sbatch allreduce.sbatch",
+    "where": "slurm",
+    "date": "2026-11-20",
+    "source_sha256": "0" * 64,
+    "output": ["y=[8.]"],
+}
+MEASUREMENT = {
+    "command": "python bench/start.py",
+    "commit": "abc",
+    "date": "2026-11-20",
+    "machine": {"cores": 2},
+    "versions": {"python": "3.11.7"},
+    "configurations": [{"name": "a", "parameters": {"nodes": 2}, "samples": {"wall_s": [1.0, 2]}}],
+}
+
+
+def without(data: dict, name: str) -> dict:
+    """The same data without one field."""
+    return {key: value for key, value in data.items() if key != name}
+
+
+# Run records
+
+
+@pytest.mark.parametrize("label", ["", "[1] ", "1: ", "node1: "])
+def test_record_with_label(label):
+    """A start record is found behind the label of any launcher."""
+    [record] = parse_records([f"{label}record {json.dumps(START)}", "something else"])
+
+    assert record == StartRecord(**without(START, "event"))
+
+
+def test_record_without_job():
+    """Outside a job a start record has no job id, or null."""
+    for data in (without(START, "job"), START | {"job": None}):
+        [record] = parse_records([f"record {json.dumps(data)}"])
+
+        assert record.job is None
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('record {"event": "end", "rank": 0', "not JSON"),
+        ('record {"event": "middle", "rank": 0}', "unknown event 'middle'; known are start, end"),
+        ('record {"event": "end", "rank": 0}', "field 'steps' is missing"),
+        ('record {"event": "end", "rank": "0", "steps": 1}', "field 'rank' should be <class 'int'>, found '0'"),
+        ('record {"event": "end", "rank": true, "steps": 1}', "field 'rank'"),
+        ('record {"event": "end", "rank": 0, "steps": 1, "loss": 2}', "unknown field 'loss'"),
+    ],
+)
+def test_wrong_record(line, complaint):
+    """A line that announces a record but holds none is refused, and says why."""
+    with pytest.raises(FormatError, match=complaint.replace("(", r"\(")):
+        parse_records([line])
+
+
+@given(st.lists(st.builds(EndRecord, st.integers(0, 999), st.integers(0), st.none() | st.text(string.hexdigits))))
+def test_records_keep_their_order(records):
+    """Records come back as they were printed, in the order of the output."""
+    lines = []
+    for record in records:
+        lines += ["noise", "record " + json.dumps({"event": "end", **vars(record)})]
+
+    assert parse_records(lines) == records
+
+
+# Recordings
+
+
+def test_recording_path(tmp_path):
+    """A recording lies beside its file, under the file's stem."""
+    assert recording_path(tmp_path / "allreduce.sbatch") == tmp_path / "allreduce.recording.json"
+
+
+def test_recording_comes_back(tmp_path):
+    """A recording that was written is read as the same."""
+    path = tmp_path / "a.recording.json"
+    recording = Recording(**{**RECORDING, "output": ("one", "", "two")}, accounting=[{"JobID": "17"}])
+
+    assert write_recording(path, recording)
+    assert not write_recording(path, recording)  # nothing changed, nothing written
+    assert read_recording(path) == recording
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (RECORDING | {"where": "laptop"}, "'where' is 'laptop'; it is slurm, simulation or process"),
+        (RECORDING | {"date": "20.11.2026"}, "'date' is '20.11.2026'; it reads like 2026-11-20"),
+        (RECORDING | {"schema": 2}, "recording has schema 2; this version reads 1"),
+        (RECORDING | {"output": "y"}, "field 'output' should be"),
+        (RECORDING | {"output": ["y", 1]}, "field 'output' should be"),
+        (RECORDING | {"versions": {"jax": 10}}, "field 'versions' should be"),
+        (RECORDING | {"host": "node1"}, "unknown field 'host'; known are accounting, also, command"),
+        (without(RECORDING, "command"), "field 'command' is missing"),
+        ([], "expected an object, found list"),
+    ],
+)
+def test_wrong_recording(tmp_path, data, complaint):
+    """A recording of another form is refused, and the field is named."""
+    path = tmp_path / "a.recording.json"
+    path.write_text(json.dumps(data))
+
+    with pytest.raises(FormatError, match=complaint):
+        read_recording(path)
+
+
+@pytest.mark.parametrize(("text", "complaint"), [(None, "no such file"), ("{", "not JSON")])
+def test_unreadable_file(tmp_path, text, complaint):
+    """A missing file, and one that is no JSON, are named with their path."""
+    path = tmp_path / "a.json"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(FormatError, match=f"a.json: {complaint}"):
+        read_recording(path)
+
+
+def test_comparison_masks_what_may_vary():
+    """What a mask names may differ between two runs, and nothing else."""
+    masks = [Mask(r"pid \d+", "pid <pid>", "a fresh process each time")]
+
+    assert compare(["pid 1, y=8"], ["pid 22, y=8"], masks) is None
+    assert "+pid <pid>, y=7" in compare(["pid 1, y=8"], ["pid 22, y=7"], masks)
+    assert compare(["pid 1"], ["pid 22"]) is not None
+
+
+def test_comparison_of_unordered_lines():
+    """Where ranks print in any order, the order does not count, and a missing line does."""
+    assert compare(["a", "b"], ["b", "a"], ordered=False) is None
+    assert compare(["a", "b"], ["b", "a"]) is not None
+    assert compare(["a", "b"], ["b"], ordered=False) is not None
+
+
+# Measurements
+
+
+def test_measurement_comes_back(tmp_path):
+    """A measurement that was written is read as the same."""
+    path = tmp_path / "start.json"
+    measurement = Measurement.taken_now("python x", [Configuration("a", {}, {"wall_s": [1.0]})], versions={"jax": "1"})
+
+    assert write_measurement(path, measurement)
+    assert read_measurement(path) == measurement
+    assert measurement.machine["cores"] >= 1
+    assert set(measurement.versions) == {"python", "jax"}
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (MEASUREMENT | {"configurations": []}, "has no configurations"),
+        (MEASUREMENT | {"date": "yesterday"}, "'date' is 'yesterday'"),
+        (MEASUREMENT | {"schema": 0}, "has schema 0; this version reads 1"),
+        (without(MEASUREMENT, "machine"), "field 'machine' is missing"),
+        (MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}}]}, "field 'samples' is missing"),
+        (
+            MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}, "samples": {"wall_s": []}}]},
+            "'wall_s' is empty or not finite",
+        ),
+        (
+            MEASUREMENT
+            | {"configurations": [{"name": "a", "parameters": {}, "samples": {"wall_s": [1, float("nan")]}}]},
+            "'wall_s' is empty or not finite",
+        ),
+    ],
+)
+def test_wrong_measurement(tmp_path, data, complaint):
+    """A measurement of another form is refused, and the field is named."""
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(data))
+
+    with pytest.raises(FormatError, match=complaint):
+        read_measurement(path)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1))
+def test_median_lies_among_the_samples(samples):
+    """A median is at least the smallest and at most the largest sample."""
+    median = Configuration("a", {}, {"wall_s": samples}).median("wall_s")
+
+    assert min(samples) <= median <= max(samples)
+
+
+# Files
+
+
+def test_whole_file_or_none(tmp_path, monkeypatch):
+    """A write that fails leaves the old file and nothing beside it."""
+    path = tmp_path / "a.json"
+    write_whole(path, "old")
+    monkeypatch.setattr(os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+
+    with pytest.raises(OSError, match="disk full"):
+        write_whole(path, "new")
+
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_written_file_can_be_read_by_others(tmp_path):
+    """A written file is readable for everyone, although the temporary file was not."""
+    path = tmp_path / "new" / "a.json"
+    write_whole(path, "text")
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
