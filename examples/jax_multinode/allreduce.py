@@ -1,10 +1,10 @@
 """An all-reduce with `pmap`: every device gives a number, every device gets the sum.
 
-    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python allreduce.py  # a laptop: four processes
-    sbatch allreduce.sbatch                                                 # two nodes, eight GPUs
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python allreduce.py  # a laptop
+    sbatch allreduce.sbatch                                                 # two nodes
 
-You should now see, once from every process, a `y` that equals the number of devices in the job.
-This is the older way, kept because you will meet it; `allreduce_modern.py` does the same with today's JAX.
+You should now see, once from every process, a `y` that is the number of devices in the job.
+This is the older way, kept because you will meet it. Today's is in `allreduce_modern.py`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def start_record() -> dict[str, object]:
 def main() -> None:
     jax.distributed.initialize()
     print("record " + json.dumps(start_record()), flush=True)
-    print(f"Total devices: {jax.device_count()} | Devices per task: {jax.local_device_count()}", flush=True)
+    mine = jax.local_device_count()
+    print(f"Total devices: {jax.device_count()} | Devices per task: {mine}", flush=True)
 
-    x = jnp.ones(jax.local_device_count())  # a 1 for each device of this process
-    sum_over_all = jax.pmap(lambda one: jax.lax.psum(one, axis_name="devices"), axis_name="devices")
+    x = jnp.ones(mine)  # a 1 for each device of this process
+    sum_over_all = jax.pmap(lambda one: jax.lax.psum(one, "devices"), axis_name="devices")
     y = sum_over_all(x)
 
     # y holds one entry for each device of this process, and nothing of the other processes.

@@ -1,10 +1,10 @@
 """The all-reduce of `allreduce.py` in today's JAX, in two ways.
 
-    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python allreduce_modern.py  # a laptop: four processes
-    sbatch allreduce_modern.sbatch                                                 # two nodes, eight GPUs
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python allreduce_modern.py  # a laptop
+    sbatch allreduce_modern.sbatch                                                 # two nodes
 
-You should now see the same sum from `jit` and from `shard_map`, and one all-reduce in each compiled program.
-`x` is one array over the devices of all processes; each process holds, and has filled, only its own part.
+You should now see the same sum from `jit` and from `shard_map`, with one all-reduce in each.
+`x` is one array over the devices of all processes; each process fills and holds its own part.
 """
 
 from __future__ import annotations
@@ -48,24 +48,27 @@ def main() -> None:
     whole = NamedSharding(mesh, P())  # each device holds all of it
 
     # 2. One global array. Every process brings the part that its own devices will hold.
-    x = jax.make_array_from_process_local_data(split, np.ones(jax.local_device_count(), np.float32))
-    here = len(x.addressable_shards)
-    print(f"Process {jax.process_index()}: x has shape {x.shape}, {here} of its {x.size} shards are here", flush=True)
+    mine = np.ones(jax.local_device_count(), np.float32)
+    x = jax.make_array_from_process_local_data(split, mine)
+    me, here = jax.process_index(), len(x.addressable_shards)
+    print(f"Process {me}: x has shape {x.shape}, {here} of its {x.size} shards are here", flush=True)
 
     # 3. With jit: say what you want and where; the compiler finds out what must be sent.
     with_jit = jax.jit(jnp.sum, out_shardings=whole)
 
     # 4. With shard_map: write what one device does, the sending included.
+    def sum_parts(part):
+        return jax.lax.psum(jnp.sum(part), "devices")
+
     with_shard_map = jax.jit(
-        jax.shard_map(
-            lambda part: jax.lax.psum(jnp.sum(part), "devices"), mesh=mesh, in_specs=P("devices"), out_specs=P()
-        )
+        jax.shard_map(sum_parts, mesh=mesh, in_specs=P("devices"), out_specs=P()),
     )
 
     for name, function in (("jit", with_jit), ("shard_map", with_shard_map)):
         program = function.lower(x).compile()
         sends = len(re.findall(r" all-reduce(?:-start)?\(", program.as_text()))
-        print(f"Process {jax.process_index()} has y={program(x)} with {name} ({sends} all-reduce)", flush=True)
+        y = program(x)
+        print(f"Process {me} has y={y} with {name} ({sends} all-reduce)", flush=True)
 
     end = {"event": "end", "rank": jax.process_index(), "steps": 2, "params_sha256": None}
     print("record " + json.dumps(end), flush=True)

@@ -1,10 +1,10 @@
 """Draws which process owns which device, and which rows of an array stand on it.
 
-    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python draw_owners.py                    # four processes
-    srunbook simulate --nodes 2 --ntasks-per-node 1 --gpus-per-node 4 -- python draw_owners.py  # two, four devices each
-    srun --nodes=2 --ntasks-per-node=4 python draw_owners.py                                    # inside a job
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python draw_owners.py  # a laptop
+    srunbook simulate --nodes 2 --gpus-per-node 4 -- python draw_owners.py    # fewer processes
+    srun --nodes=2 --ntasks-per-node=4 python draw_owners.py                  # in a job
 
-You should now see one line for every device from the process that owns it, and a picture, `owners.png`.
+You should now see a line for every device, and a picture, `owners.png`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 GREY = "#808080"  # readable on a light and on a dark page
-COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3", "#8a6d10", "#b83c50", "#1f7a80", "#6a58b5"]
+COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3", "#8a6d10", "#b83c50", "#1f7a80"]
 
 
 def start_record() -> dict[str, object]:
@@ -45,24 +45,29 @@ def start_record() -> dict[str, object]:
 
 
 def draw(
-    path: Path, devices: list[jax.Device], rows: dict[jax.Device, tuple[int, int, int]], node_of: list[int]
+    path: Path,
+    devices: list[jax.Device],
+    rows: dict[jax.Device, tuple[int, int, int]],
+    node_of: list[int],
 ) -> None:
-    """Draws nodes as frames, devices as boxes in the colour of their process, and the array under them."""
+    """Draws nodes as frames, devices in the colour of their process, and the array below."""
     figure = Figure(figsize=(8, 3.2))
     axes = figure.subplots()
     centred = {"ha": "center", "va": "center", "fontsize": 9}
     for column, device in enumerate(devices):
         colour = COLOURS[device.process_index % len(COLOURS)]
         axes.add_patch(Rectangle((column + 0.1, 1.15), 0.8, 1.2, facecolor=colour))
-        axes.text(column + 0.5, 1.75, f"process\n{device.process_index}\n\n{device}", color="white", **centred)
+        label = f"process\n{device.process_index}\n\n{device}"
+        axes.text(column + 0.5, 1.75, label, color="white", **centred)
         axes.plot([column + 0.5] * 2, [0.62, 1.13], color=GREY)
         axes.add_patch(Rectangle((column, 0.1), 1, 0.5, facecolor=colour, edgecolor=GREY))
         first, end, _ = rows[device]
         axes.text(column + 0.5, 0.35, f"x[{first}:{end}]", color="white", **centred)
     for node in sorted(set(node_of)):
-        columns = [column for column, device in enumerate(devices) if node_of[device.process_index] == node]
+        columns = [i for i, device in enumerate(devices) if node_of[device.process_index] == node]
         left, right = min(columns) + 0.04, max(columns) + 0.96
-        axes.add_patch(Rectangle((left, 1.0), right - left, 1.5, fill=False, edgecolor=GREY, linestyle="--"))
+        frame = {"fill": False, "edgecolor": GREY, "linestyle": "--"}
+        axes.add_patch(Rectangle((left, 1.0), right - left, 1.5, **frame))
         axes.text((left + right) / 2, 2.65, f"node {node}", color=GREY, **centred)
     axes.text(len(devices) / 2, -0.15, "one global array x", color=GREY, **centred)
     axes.set(xlim=(-0.05, len(devices) + 0.05), ylim=(-0.3, 2.8))
@@ -71,14 +76,14 @@ def draw(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Draws which process owns which device and shard.")
+    parser = argparse.ArgumentParser(description="Draws who owns which device and shard.")
     parser.add_argument("--output", type=Path, default=Path("owners.png"))
     output = parser.parse_args().output
 
     jax.distributed.initialize()
     print("record " + json.dumps(start_record()), flush=True)
 
-    devices = jax.devices()  # every process sees the same list, with the owner of each device
+    devices = jax.devices()  # the same list in every process, with the owner of each
     mesh = jax.make_mesh((len(devices),), ("rows",))
     sharding = NamedSharding(mesh, P("rows"))
     mine = np.full((2 * jax.local_device_count(), 4), jax.process_index(), np.float32)
@@ -86,13 +91,14 @@ def main() -> None:
 
     for shard in x.addressable_shards:
         first, end, _ = shard.index[0].indices(len(x))
-        print(f"Process {jax.process_index()} owns {shard.device} with x[{first}:{end}]", flush=True)
+        print(f"Process {jax.process_index()} owns {shard.device} with x[{first}:{end}]")
 
-    # Who stands on which node only Slurm knows. A collective: every process has to make this call.
+    # Only Slurm knows the nodes. A collective: every process has to make this call.
     node = np.array([int(os.environ.get("SLURM_NODEID", "0"))])
     node_of = np.ravel(multihost_utils.process_allgather(node)).tolist()
     if jax.process_index() == 0:
-        rows = {device: index[0].indices(len(x)) for device, index in sharding.devices_indices_map(x.shape).items()}
+        places = sharding.devices_indices_map(x.shape).items()
+        rows = {device: index[0].indices(len(x)) for device, index in places}
         draw(output, devices, rows, node_of)
         print(f"drawn: {output}", flush=True)
 

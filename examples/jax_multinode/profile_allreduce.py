@@ -1,10 +1,10 @@
-"""Where does the time go? A trace of the all-reduce, read back without TensorBoard or a network.
+"""Where does the time go? A trace of the all-reduce, read back without TensorBoard.
 
-    srunbook simulate --nodes 2 --ntasks-per-node 1 -- python profile_allreduce.py  # a laptop: two processes
-    srun --nodes=2 --ntasks-per-node=4 python profile_allreduce.py                  # inside a job: eight GPUs
+    srunbook simulate --nodes 2 --ntasks-per-node 1 -- python profile_allreduce.py  # a laptop
+    srun --nodes=2 --ntasks-per-node=4 python profile_allreduce.py                  # in a job
 
-You should now see, from every process, a table of the operations and the share that the all-reduce takes.
-The traces stay under `profile/`, one folder per process; Perfetto and TensorBoard can show them as timelines.
+You should now see, from every process, its operations and the share of the all-reduce.
+The traces stay under `profile/`; Perfetto and TensorBoard show them as timelines.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def start_record() -> dict[str, object]:
 
 
 def operations(folder: Path) -> dict[str, list[float]]:
-    """Milliseconds of every call of every compiled operation in the newest trace of a folder."""
+    """Milliseconds of every call of every operation, from the newest trace in a folder."""
     trace = max(folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
     planes = list(jax.profiler.ProfileData.from_file(str(trace)).planes)
     on_gpu = [plane for plane in planes if plane.name.startswith("/device:")]
@@ -50,15 +50,15 @@ def operations(folder: Path) -> dict[str, list[float]]:
     for plane in on_gpu or [plane for plane in planes if plane.name == "/host:CPU"]:
         for line in plane.lines:
             for event in line.events:
-                operation = dict(event.stats).get("hlo_op")  # only compiled operations carry their name
+                operation = dict(event.stats).get("hlo_op")  # its name, if it was compiled
                 if operation and not event.name.startswith("end: "):
                     calls[str(operation)].append(event.duration_ns / 1e6)
     return calls
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Profiles an all-reduce over all devices of the job.")
-    parser.add_argument("--megabytes", type=float, default=4, help="what every device gives to the sum")
+    parser = argparse.ArgumentParser(description="Profiles an all-reduce over all devices.")
+    parser.add_argument("--megabytes", type=float, default=4, help="summed from each device")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path("profile"))
     options = parser.parse_args()
@@ -73,12 +73,13 @@ def main() -> None:
     def compute_then_sum(part):
         return jax.lax.psum(jnp.sin(part), "devices")
 
-    step = jax.jit(jax.shard_map(compute_then_sum, mesh=mesh, in_specs=P("devices"), out_specs=P()))
-    program = step.lower(x).compile()
-    # The compiler names operations as it likes; its own listing says which of them are all-reduces.
-    sums = set(re.findall(r"(\S+) = .* all-reduce(?:-start)?\(", program.as_text().replace("%", "")))
+    step = jax.shard_map(compute_then_sum, mesh=mesh, in_specs=P("devices"), out_specs=P())
+    program = jax.jit(step).lower(x).compile()
+    # The compiler chooses names; its own listing says which of them are all-reduces.
+    listing = program.as_text().replace("%", "")
+    sums = set(re.findall(r"(\S+) = .* all-reduce(?:-start)?\(", listing))
 
-    jax.block_until_ready(program(x))  # the first call sets up the connections; leave it out
+    jax.block_until_ready(program(x))  # the first call sets up connections: leave it out
     folder = options.output / f"process{jax.process_index()}"
     with jax.profiler.trace(folder):
         for _ in range(options.repeats):
@@ -86,14 +87,15 @@ def main() -> None:
 
     calls = operations(folder)
     total = sum(map(sum, calls.values()))
-    waiting = sum(sum(times) for name, times in calls.items() if name in sums)
+    share = sum(sum(times) for name, times in calls.items() if name in sums) / total
     for name, times in sorted(calls.items(), key=lambda item: -sum(item[1])):
         kind = "all-reduce" if name in sums else "compute"
-        print(f"{kind:10s} {name:24s} {len(times):3d} calls  median {np.median(times):8.3f} ms", flush=True)
-    print(f"Process {jax.process_index()}: {waiting / total:.0%} of {total:.1f} ms is all-reduce", flush=True)
+        median = np.median(times)
+        print(f"{kind:10s} {name:24s} {len(times):3d} calls  median {median:8.3f} ms")
+    print(f"Process {jax.process_index()}: {share:.0%} of {total:.1f} ms is all-reduce", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": options.repeats, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    end = {"event": "end", "rank": jax.process_index(), "steps": options.repeats}
+    print("record " + json.dumps({**end, "params_sha256": None}), flush=True)
 
 
 if __name__ == "__main__":

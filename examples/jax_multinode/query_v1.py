@@ -1,8 +1,8 @@
 """One GPU per process: which devices does each process see?
 
-    srunbook simulate --nodes 1 --ntasks-per-node 2 -- python query_v1.py  # a laptop: no Slurm, no GPU
-    sbatch G4N1p4.sbatch                                                   # one node, four processes
-    sbatch G4N2p4.sbatch                                                   # two nodes, two processes on each
+    srunbook simulate --nodes 1 --ntasks-per-node 2 -- python query_v1.py  # a laptop
+    sbatch G4N1p4.sbatch                                                   # one node
+    sbatch G4N2p4.sbatch                                                   # two nodes
 
 You should now see, from every process, one local device and the devices of the whole job.
 """
@@ -34,12 +34,12 @@ def start_record() -> dict[str, object]:
 
 
 def main() -> None:
-    # Under srun this needs no arguments: JAX reads the SLURM_* variables of the task, and takes the one
-    # GPU of the node whose number is SLURM_LOCALID. It has to come before anything else that uses JAX.
+    # Before anything else that uses JAX. Under srun it needs no arguments: JAX reads the
+    # task's SLURM_* variables, and takes the GPU of the node that has the number SLURM_LOCALID.
     jax.distributed.initialize()
     print("record " + json.dumps(start_record()), flush=True)
 
-    print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}", flush=True)
+    print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}")
     print(f"# Global devices: [ {jax.device_count()} ], {jax.devices()}", flush=True)
 
     end = {"event": "end", "rank": jax.process_index(), "steps": 0, "params_sha256": None}

@@ -1,11 +1,11 @@
 """Several GPUs per process: which devices does each process see?
 
-    srunbook simulate --nodes 1 --ntasks-per-node 1 --gpus-per-node 2 -- python query_v2.py  # a laptop
-    sbatch G4N2p2.sbatch                                                                     # two nodes, two GPUs each
+    srunbook simulate --nodes 1 --gpus-per-node 2 -- python query_v2.py  # a laptop
+    sbatch G4N2p2.sbatch                                                 # two nodes
 
 You should now see, from every process, all GPUs of its node as local devices.
-Left alone, JAX gives one GPU to each process under Slurm, and the others of the node stay idle without a word.
-On a CPU the numbers passed here have no effect: JAX_NUM_CPU_DEVICES says how many devices there are.
+Left alone, JAX takes one GPU for each process, and the rest of the node stays idle.
+On a CPU the numbers have no effect: JAX_NUM_CPU_DEVICES says how many devices there are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def tasks_on_nodes(layout: str) -> list[int]:
     for part in layout.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
         if match is None:
-            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE is {layout!r}; it reads like 2(x3),1")
+            raise ValueError(f"the task layout is {layout!r}; it reads like 2(x3),1")
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -37,8 +37,8 @@ def gpus_in_sight(environ: Mapping[str, str]) -> int:
         return sum(name not in ("", "-1", "NoDevFiles") for name in names)
     if "SLURM_GPUS_ON_NODE" in environ:  # always a plain number
         return int(environ["SLURM_GPUS_ON_NODE"])
-    requested = environ.get("SLURM_GPUS_PER_NODE", "0")  # as it was typed: 4, a100:4, a100:2,v100:1 or a100
-    counts = [part.split(":")[-1] for part in requested.split(",")]
+    typed = environ.get("SLURM_GPUS_PER_NODE", "0")  # 4, a100:4, a100:2,v100:1 or a100
+    counts = [part.split(":")[-1] for part in typed.split(",")]
     return sum(int(count) if count.isdigit() else 1 for count in counts)
 
 
@@ -52,13 +52,14 @@ def local_device_ids(environ: Mapping[str, str]) -> list[int]:
         ValueError: The GPUs of the node cannot be shared evenly by its tasks.
     """
     gpus = gpus_in_sight(environ)
-    if gpus < int(environ.get("SLURM_GPUS_ON_NODE", "0")):  # Slurm has already shared them out (--gpus-per-task)
-        return list(range(gpus))
-    tasks = tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))[int(environ.get("SLURM_NODEID", "0"))]
+    if gpus < int(environ.get("SLURM_GPUS_ON_NODE", "0")):
+        return list(range(gpus))  # --gpus-per-task: Slurm has shared them out already
+    layout = tasks_on_nodes(environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))
+    tasks = layout[int(environ.get("SLURM_NODEID", "0"))]
     if gpus % tasks:
         raise ValueError(
-            f"{gpus} GPUs cannot be shared evenly by {tasks} tasks on a node; "
-            f"ask for a multiple of the tasks, for example --gpus-per-node={tasks} --ntasks-per-node={tasks}"
+            f"{gpus} GPUs cannot be shared evenly by {tasks} tasks on a node; ask for a "
+            f"multiple of the tasks: --ntasks-per-node={tasks} --gpus-per-node={tasks}"
         )
     share = gpus // tasks
     first = share * int(environ.get("SLURM_LOCALID", "0"))
@@ -88,7 +89,7 @@ def main() -> None:
     print("record " + json.dumps(start_record()), flush=True)
 
     print(f"# GPU numbers of this process: {ids}", flush=True)
-    print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}", flush=True)
+    print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}")
     print(f"# Global devices: [ {jax.device_count()} ], {jax.devices()}", flush=True)
 
     end = {"event": "end", "rank": jax.process_index(), "steps": 0, "params_sha256": None}

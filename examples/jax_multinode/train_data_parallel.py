@@ -1,11 +1,11 @@
 """Data-parallel training: the same losses on one process and on many.
 
-    srunbook simulate --nodes 1 --ntasks-per-node 1 -- python train_data_parallel.py  # a laptop: one process
-    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train_data_parallel.py  # a laptop: four processes
-    sbatch train_data_parallel.sbatch                                                 # two nodes, eight GPUs
+    srunbook simulate -- python train_data_parallel.py                                # one process
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train_data_parallel.py  # four
+    sbatch train_data_parallel.sbatch                                                 # two nodes
 
-You should now see the same losses from every process, whatever their number, up to rounding.
-The global batch stays at 64 rows: more processes mean fewer rows for each, not a larger batch.
+You should now see the same losses from every process, however many there are.
+The global batch stays at 64 rows: more processes mean fewer rows for each.
 """
 
 from __future__ import annotations
@@ -46,33 +46,32 @@ def start_record() -> dict[str, object]:
 
 
 def rows_of_step(step: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `first` to `first + count` of the batch of a step; the same rows whoever asks for them."""
-    rows = np.random.default_rng(step).normal(size=(GLOBAL_BATCH, FEATURES)).astype(np.float32)
+    """Some rows of the batch of a step: the same numbers, whoever asks for them."""
+    rows = np.random.default_rng(step).normal(size=(GLOBAL_BATCH, FEATURES))
     targets = np.sin(rows[:, :1]) + 0.5 * rows[:, 1:2]
-    return rows[first : first + count], targets[first : first + count]
+    mine = slice(first, first + count)
+    return rows[mine].astype(np.float32), targets[mine].astype(np.float32)
 
 
 def initial_parameters() -> dict[str, np.ndarray]:
     """The same numbers in every process, because the seed is the same."""
     rng = np.random.default_rng(0)
-    return {
-        "inner": rng.normal(size=(FEATURES, HIDDEN), scale=FEATURES**-0.5).astype(np.float32),
-        "outer": rng.normal(size=(HIDDEN, 1), scale=HIDDEN**-0.5).astype(np.float32),
-    }
+    inner = rng.normal(size=(FEATURES, HIDDEN), scale=FEATURES**-0.5)
+    outer = rng.normal(size=(HIDDEN, 1), scale=HIDDEN**-0.5)
+    return {"inner": inner.astype(np.float32), "outer": outer.astype(np.float32)}
 
 
-def loss(parameters: dict[str, jax.Array], rows: jax.Array, targets: jax.Array) -> jax.Array:
+def loss(parameters, rows, targets):
     """Mean squared error over the global batch; nothing here speaks of processes."""
     predicted = jnp.tanh(rows @ parameters["inner"]) @ parameters["outer"]
     return jnp.mean((predicted - targets) ** 2)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Data-parallel training on all devices of the job.")
+    parser = argparse.ArgumentParser(description="Data-parallel training.")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--every", type=int, default=10, help="steps from one printed loss to the next")
+    parser.add_argument("--every", type=int, default=10, help="steps between printed losses")
     options = parser.parse_args()
-    steps = options.steps
 
     jax.distributed.initialize()
     print("record " + json.dumps(start_record()), flush=True)
@@ -82,24 +81,27 @@ def main() -> None:
     whole = NamedSharding(mesh, P())  # parameters stand on every device
     mine = GLOBAL_BATCH // jax.process_count()
     if GLOBAL_BATCH % jax.device_count():
-        raise SystemExit(f"{GLOBAL_BATCH} rows cannot be shared by {jax.device_count()} devices; take 1, 2, 4, ... 64")
+        raise ValueError(f"{GLOBAL_BATCH} rows for {jax.device_count()} devices: take 1, 2, 4, ... 64")
 
     @jax.jit(out_shardings=(whole, whole), donate_argnums=0)
     def train_step(parameters, rows, targets):
-        value, gradient = jax.value_and_grad(loss)(parameters, rows, targets)  # the all-reduce happens in here
+        # The mean over all rows makes this an all-reduce; the compiler puts it in.
+        value, gradient = jax.value_and_grad(loss)(parameters, rows, targets)
         return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, parameters, gradient), value
 
     parameters = jax.device_put(initial_parameters(), whole)
-    for step in range(steps):
-        batch = rows_of_step(step, mine * jax.process_index(), mine)
-        rows, targets = (jax.make_array_from_process_local_data(split, part) for part in batch)
+    for step in range(options.steps):
+        rows, targets = rows_of_step(step, mine * jax.process_index(), mine)
+        rows = jax.make_array_from_process_local_data(split, rows)
+        targets = jax.make_array_from_process_local_data(split, targets)
         parameters, value = train_step(parameters, rows, targets)
-        if step % options.every == 0 or step == steps - 1:
+        if step % options.every == 0 or step == options.steps - 1:
             print(f"step {step:3d} loss {float(value):.7f}", flush=True)
 
-    digest = hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(parameters))).hexdigest()
-    end = {"event": "end", "rank": jax.process_index(), "steps": steps, "params_sha256": digest}
-    print("record " + json.dumps(end), flush=True)
+    numbers = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(parameters))
+    digest = hashlib.sha256(numbers).hexdigest()
+    end = {"event": "end", "rank": jax.process_index(), "steps": options.steps}
+    print("record " + json.dumps({**end, "params_sha256": digest}), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,23 +26,22 @@ def step(weights: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def measure(devices: list[jax.Device], rows_per_device: int) -> tuple[float, float, float]:
-    """Milliseconds of a step, millions of operations on each device, and megabytes to be summed."""
+    """Milliseconds of a step, million operations on each device, megabytes to be summed."""
     mesh = Mesh(np.array(devices), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
     whole = NamedSharding(mesh, P())
     mine = sum(device.process_index == jax.process_index() for device in devices)
-    rows = jax.make_array_from_process_local_data(
-        NamedSharding(mesh, P("batch")), np.ones((mine * rows_per_device, FEATURES), np.float32)
-    )
+    rows = np.ones((mine * rows_per_device, FEATURES), np.float32)
+    rows = jax.make_array_from_process_local_data(NamedSharding(mesh, P("batch")), rows)
     weights = jax.device_put(np.ones((FEATURES, FEATURES), np.float32) / FEATURES, whole)
     program = jax.jit(step, out_shardings=whole).lower(weights, rows).compile()
-    jax.block_until_ready(program(weights, rows))  # the first call sets up the connections; leave it out
+    jax.block_until_ready(program(weights, rows))  # the first call connects: leave it out
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
         jax.block_until_ready(program(weights, rows))
         times.append(1e3 * (time.perf_counter() - start))
-    shapes = re.findall(r"= f32\[(\d+),(\d+)\]\S* all-reduce(?:-start)?\(", program.as_text())
-    summed = sum(4 * int(a) * int(b) for a, b in shapes) / 1e6
+    sums = re.findall(r"= f32\[(\d+),(\d+)\]\S* all-reduce(?:-start)?\(", program.as_text())
+    summed = sum(4 * int(a) * int(b) for a, b in sums) / 1e6
     return float(np.median(times)), program.cost_analysis()["flops"] / 1e6, summed
 
 
@@ -51,5 +50,7 @@ for rows_per_device in (16, 2048):
     alone, _, _ = measure(jax.local_devices(), rows_per_device)
     together, work, summed = measure(jax.devices(), rows_per_device)
     if jax.process_index() == 0:
-        print(f"{rows_per_device} rows on each device: {work:.1f} million operations, {summed:.2f} MB to sum")
-        print(f"    a step alone {alone:.2f} ms, with the others {together:.2f} ms, efficiency {alone / together:.0%}")
+        print(f"{rows_per_device} rows on each device:", end=" ")
+        print(f"{work:.1f} million operations, {summed:.2f} MB to sum")
+        print(f"    a step alone {alone:.2f} ms, with the others {together:.2f} ms,", end=" ")
+        print(f"efficiency {alone / together:.0%}")

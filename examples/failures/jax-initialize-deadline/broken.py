@@ -1,4 +1,4 @@
-"""Every process chooses a port of its own, so the others wait for process 0 where it is not.
+"""Every process chooses a port of its own, and nobody finds process 0.
 
 srunbook simulate --nodes 2 --ntasks-per-node 1 --no-kill-on-bad-exit -- python broken.py
 """
@@ -9,7 +9,7 @@ import os
 
 import jax
 
-# The mistake. In a job script it reads: srun bash -c 'JAX_COORDINATOR_PORT=$RANDOM python train.py'
+# The mistake. In a job script: srun bash -c 'JAX_COORDINATOR_PORT=$RANDOM python train.py'
 os.environ["JAX_COORDINATOR_PORT"] = str(20000 + os.getpid() % 10000)
 
 # JAX waits 300 seconds unless told otherwise; five are enough for a demonstration.

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import jax
 
-print(f"{len(jax.devices())} device")  # the mistake; often it hides in a module that is imported further up
+print(f"{len(jax.devices())} device")  # the mistake; often it hides in an import
 jax.distributed.initialize()
 print(f"process {jax.process_index()} of {jax.process_count()}")

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import jax
 
-jax.distributed.initialize()  # before imports of your own code, if that code computes something when imported
+jax.distributed.initialize()  # and only then imports that may compute something
 print(f"{len(jax.devices())} devices")
 print(f"process {jax.process_index()} of {jax.process_count()}")

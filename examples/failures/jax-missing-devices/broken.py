@@ -11,8 +11,9 @@ import os
 import jax
 
 logging.basicConfig(format="%(message)s")
-logging.getLogger("jax._src.distributed").setLevel(logging.INFO)  # JAX says what it chose only when asked
+logging.getLogger("jax._src.distributed").setLevel(logging.INFO)  # JAX says what it chose
 
-# The mistake: without local_device_ids JAX takes one GPU for each process, the one numbered SLURM_LOCALID.
+# The mistake: left alone, JAX takes one GPU for each process, the one numbered SLURM_LOCALID.
 jax.distributed.initialize()
-print(f"process {jax.process_index()}: this node has {os.environ['SLURM_GPUS_ON_NODE']} GPUs")
+gpus = int(os.environ["SLURM_GPUS_ON_NODE"])
+print(f"process {jax.process_index()}: this node has {gpus} GPUs")

@@ -10,7 +10,7 @@ import sys
 
 import jax
 
-if "SLURM_STEP_NODELIST" not in os.environ:  # srun sets it for each task; a batch script does not have it
+if "SLURM_STEP_NODELIST" not in os.environ:  # srun sets it; a job script does not have it
     print(f"start me with srun: srun python {sys.argv[0]}", file=sys.stderr)
     sys.exit(2)
 

@@ -22,5 +22,5 @@ print("here:", [np.asarray(shard.data).tolist() for shard in x.addressable_shard
 # 2. A result that every device holds whole: for sums, means, losses.
 print("sum:", float(jax.jit(lambda a: a.sum(), out_shardings=NamedSharding(mesh, P()))(x)))
 
-# 3. All of it, everywhere. A collective: never inside `if jax.process_index() == 0`, the others would not come.
+# 3. All of it, everywhere. A collective: not inside `if jax.process_index() == 0`.
 print("all:", multihost_utils.process_allgather(x, tiled=True).tolist())

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 jax.distributed.initialize()
 
 stats = jax.local_devices()[0].memory_stats() or {}  # None on a CPU
-limit = stats.get("bytes_limit", 2**30)  # what JAX may use of this GPU; on a CPU, 1 GiB to play with
+limit = stats.get("bytes_limit", 2**30)  # what JAX may use of this GPU; 1 GiB on a CPU
 weights = jnp.ones((256, 4096))
 
 
@@ -22,8 +22,9 @@ def gradient(weights: jax.Array, rows: jax.Array) -> jax.Array:
 
 def bytes_needed(batch: int) -> int:
     """Memory of one step: what goes in, what comes out, and what stands in between."""
-    memory = gradient.lower(weights, jax.ShapeDtypeStruct((batch, 256), jnp.float32)).compile().memory_analysis()
-    return memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    rows = jax.ShapeDtypeStruct((batch, 256), jnp.float32)  # a shape, and no memory
+    needs = gradient.lower(weights, rows).compile().memory_analysis()
+    return needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
 
 
 batch = 2**20

@@ -9,7 +9,7 @@ import os
 
 import jax
 
-# What the profile of a site sets for downloads. Nobody listens here; a real proxy would refuse, or wait.
+# What a site's profile sets for downloads. Nobody listens here; a real proxy would refuse.
 os.environ["http_proxy"] = "http://127.0.0.1:9"
 
 # JAX waits 300 seconds unless told otherwise; five are enough for a demonstration.

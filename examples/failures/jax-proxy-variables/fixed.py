@@ -13,8 +13,8 @@ import jax
 
 os.environ["http_proxy"] = "http://127.0.0.1:9"  # from the profile of the site, as before
 
-for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):  # the capitals only cause the warning
-    os.environ.pop(name, None)
+for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+    os.environ.pop(name, None)  # the names in capitals only cause the warning
 
 jax.distributed.initialize(initialization_timeout=60)
 print(f"process {jax.process_index()} of {jax.process_count()}")

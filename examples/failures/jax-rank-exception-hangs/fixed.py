@@ -16,8 +16,12 @@ import jax
 from jax.experimental import multihost_utils
 
 
-def leave_at_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback, then ends this process without the handlers in which JAX waits for the others."""
+def leave_at_once(
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+) -> None:
+    """Prints the traceback, and ends this process where JAX would wait for the others."""
     traceback.print_exception(kind, error, trace)
     sys.stdout.flush()
     sys.stderr.flush()

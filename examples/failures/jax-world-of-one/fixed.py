@@ -10,8 +10,9 @@ import os
 import jax
 
 jax.distributed.initialize()
-if jax.process_count() != int(os.environ["SLURM_NTASKS"]):
-    raise RuntimeError(f"Slurm started {os.environ['SLURM_NTASKS']} tasks, JAX knows {jax.process_count()}")
+me, world = jax.process_index(), jax.process_count()
+if world != int(os.environ["SLURM_NTASKS"]):
+    raise RuntimeError(f"Slurm started {os.environ['SLURM_NTASKS']} tasks, JAX knows {world}")
 
-print(f"process {jax.process_index()} of {jax.process_count()}, {jax.device_count()} devices in all")
-print("writing checkpoint.npz" if jax.process_index() == 0 else "leaving the checkpoint to process 0")
+print(f"process {me} of {world}, {jax.device_count()} devices in all")
+print("writing checkpoint.npz" if me == 0 else "leaving the checkpoint to process 0")
