@@ -266,3 +266,73 @@ def test_image_names_its_sources_only_by_arguments() -> None:
     assert len(pinned) == 2
     for name, version in pinned:
         assert re.search(rf'"{name}(\[\{{\{{ VARIANT \}}\}}\])?=={re.escape(version)}"', text), (name, version)
+
+
+PAGE = ROOT / "docs" / "guides" / "jax-multinode.rst"
+
+OLDER_GUIDE = [
+    # its files
+    *("query_v1.py", "query_v2.py", "allreduce.py"),
+    *("G4N1p4.slurm", "G4N2p2.slurm", "G4N2p4.slurm", "allreduce.slurm"),
+    # its modules and variables
+    *("module load dl", "module load jax/23.10-sif", "JAX_IMAGE", "IMAGE", "SLURM_JOBID", "SLURM_NTASKS"),
+    "SLURM_NNODES",
+    # its options
+    *("--time", "--ntasks", "--tasks-per-node", "--cpus-per-task", "--gpus", "--gpus-per-node", "--constraint=a100"),
+    *("srun -u", "singularity run --nv", "num_processes", "local_device_ids"),
+    # its sections
+    *("Why Use Singularity Containers for JAX?", "Loading JAX Module", "Verifying Your Setup"),
+    *("Single Node, Single Process per GPU", "Multi-node with Multiple GPUs per Process"),
+    *("Multi-node with Single GPU per Process", "Distributed All-Reduce Example", "Expected Output"),
+    *("Key Concepts", "Collective Operations", "Device Management", "Process and GPU Mapping Strategies"),
+    *("Best Practices", "Additional Resources", "help@hpc.kaust.edu.sa"),
+    # its troubleshooting
+    *("JAX doesn't see all GPUs", "Distributed initialization hangs", "CUDA out of memory errors"),
+    "Performance doesn't scale linearly",
+]
+"""All that the guide this one grew out of names, in its words."""
+
+
+def successors() -> list[tuple[str, str]]:
+    """Rows of the table at the end of the page: what stood in the older guide, and what stands for it here."""
+    table = PAGE.read_text(encoding="utf-8").split(".. _jax-older-guide:")[1]
+    rows = re.findall(r"^   \* - (.*)\n     - (.*)\n     -", table, re.MULTILINE)
+    assert rows[0] == ("There", "Here")
+    return rows[1:]
+
+
+@pytest.mark.parametrize("name", OLDER_GUIDE)
+def test_what_the_older_guide_names_has_a_successor(name: str) -> None:
+    """Everything that the older guide names stands in the first column of the table."""
+    words = [re.sub("[`]", "", there) for there, _ in successors()]
+
+    assert any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", there) for there in words)
+
+
+@pytest.mark.parametrize(("there", "here"), successors(), ids=lambda text: text[:40])
+def test_successor_exists(there: str, here: str) -> None:
+    """What the table points at exists: a file, a page, a section of this page, a directive of the scripts."""
+    page = PAGE.read_text(encoding="utf-8")
+    scripts = "".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
+    programs = "".join((EXAMPLES / name).read_text(encoding="utf-8") for name in PROGRAMS)
+    for path in re.findall(r"``((?:examples|slurm)/[^`]+)``", here):
+        assert (ROOT / path).is_file()
+    for target in re.findall(r":doc:`/([^`<>]+)`", here):
+        assert any((ROOT / "docs" / f"{target}{suffix}").is_file() for suffix in (".md", ".rst"))
+    for label in re.findall(r":ref:`(?:[^`<]*<)?([\w-]+)>?`", here):
+        assert f".. _{label}:" in page
+    for title in re.findall(r"`([^`]+)`_(?!_)", here):
+        assert re.search(rf"^{re.escape(title)}\n=+$", page, re.MULTILINE)
+    for text in re.findall(r"``([^`]+)``", here):
+        if not text.startswith(("examples/", "slurm/")):
+            assert text in scripts or text in programs, f"no script or program has {text!r}"
+    if here == "the same":
+        for text in re.findall(r"``([^`]+)``", there):
+            assert all(part in scripts.replace('"', "") for part in text.split(" python")), text
+
+
+def test_pointers_of_the_table_are_checked() -> None:
+    """The patterns of the test above find something in most rows, so that it does not pass by finding nothing."""
+    found = [here for _, here in successors() if re.search(r":ref:|:doc:|``|`_|the same", here)]
+
+    assert len(found) >= len(successors()) - 2
