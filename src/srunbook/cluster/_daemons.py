@@ -33,12 +33,19 @@ setpriv --reuid=munge --regid=munge --clear-groups munged
 
 DATABASE = """\
 install -d -o mysql -g mysql -m 0755 /run/mysqld
+ln -s mysqld /run/mariadbd # where newer ones look for the socket
 setsid mariadbd --user=mysql --skip-networking --skip-log-bin --innodb-flush-log-at-trx-commit=0 \
-    --innodb-lock-wait-timeout=900 --socket=/run/mysqld/mysqld.sock >/var/log/slurm/mariadbd.log 2>&1 </dev/null &
+    --innodb-lock-wait-timeout=900 --loose-innodb-snapshot-isolation=OFF \
+    --socket=/run/mysqld/mysqld.sock --pid-file=/run/mysqld/mysqld.pid \
+    >/var/log/slurm/mariadbd.log 2>&1 </dev/null &
 tries=0
 until mariadb-admin --silent ping >/dev/null 2>&1; do
     tries=$((tries + 1))
-    [ "$tries" -lt 300 ] || { echo "MariaDB did not answer within 30 s" >&2; exit 1; }
+    if ! kill -0 $! 2>/dev/null || [ "$tries" -ge 300 ]; then
+        tail -n 3 /var/log/slurm/mariadbd.log >&2
+        echo "MariaDB died, or did not answer within 30 s" >&2
+        exit 1
+    fi
     sleep 0.1
 done
 mariadb --execute="CREATE DATABASE IF NOT EXISTS slurm_acct_db;

@@ -72,7 +72,7 @@ def kill_node(state: State, node: str) -> None:
     _record(state, "kill-node", node=node)
     if start_time(first) is None:
         return
-    in_network(state, None, ["ip", "link", "set", f"v-{node}", "down"])
+    in_network(state, None, ["ip", "link", "delete", f"v-{node}"])
     os.kill(first, signal.SIGKILL)
     while start_time(first) is not None:
         time.sleep(0.01)

@@ -39,8 +39,7 @@ exec sleep infinity </dev/null >/dev/null 2>&1
 """
 """Script of the supervisor; its arguments are the folder for file systems in memory and the root below all others."""
 
-MEMBER = """\
-set -eu
+ROOTED = """\
 name=$1 space=$2 gpus=$3
 shift 3
 hostname "$name"
@@ -50,6 +49,7 @@ mount -t overlay overlay -o lowerdir=../lower,upperdir=upper,workdir=work root
 cd root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
+mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs -o mode=755 tmpfs dev
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
@@ -69,9 +69,8 @@ while [ "$index" -lt "$gpus" ]; do # numbers that belong to no driver: Slurm wan
     mknod "dev/gpu$index" c 240 "$index"
     index=$((index + 1))
 done
-mount -t tmpfs -o mode=755 tmpfs run
-[ -d sys/fs/cgroup ] && mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
-while [ $# -gt 0 ]; do # pairs: what to bind, and where; then how
+[ ! -d sys/fs/cgroup ] || mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
+while [ "$1" != -- ]; do # what to bind, where, and how
     source=$1 target=${2#/} how=$3
     shift 3
     if [ -d "$source" ]; then mkdir -p "$target"; else
@@ -86,16 +85,36 @@ while [ $# -gt 0 ]; do # pairs: what to bind, and where; then how
     mount --bind "$source" "$target"
     [ "$how" = rw ] || mount -o remount,bind,ro "$target"
 done
+shift
 mkdir -p .old
 pivot_root . .old
 cd /
 umount -l /.old
 rmdir /.old
+"""
+"""Makes a machine of a root; the arguments are its name, the folder in memory, its GPUs, what is bound into it, `--`."""
+
+MEMBER = f"""\
+set -eu
+{ROOTED}\
 ip link set lo up
 echo ready
 exec tini -s -- sleep infinity </dev/null >/dev/null 2>&1
 """
-"""Script of a machine; its arguments are its name, the folder in memory, its GPUs, then what is bound into it."""
+"""Script of a machine of the cluster."""
+
+WORKSHOP = f"""\
+set -eu
+lower=$1
+shift
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs "$2"
+mkdir "$2/lower"
+mount --bind "$lower" "$2/lower"
+{ROOTED}\
+exec "$@"
+"""
+"""Script of a machine without a cluster, for one command in a root; its first argument is the root."""
 
 JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 """Joins the cgroups named before `--`, then becomes the command after it."""
@@ -120,6 +139,20 @@ class Bind:
     def arguments(self) -> list[str]:
         """As arguments of the script of a machine."""
         return [str(self.source), str(self.target), "rw" if self.writable else "ro"]
+
+
+def in_workshop(lower: str, space: Path, binds: Sequence[Bind], command: Sequence[str]) -> list[str]:
+    """The command line that runs one command in a root, with the host's network; its traces end with it.
+
+    Args:
+        lower: The root, which is not changed.
+        space: An empty folder to mount on.
+        binds: What of the host is seen there.
+        command: What to run.
+    """
+    unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--"]
+    listed = [item for bind in binds for item in bind.arguments()]
+    return [*unshare, "sh", "-c", WORKSHOP, "sh", lower, "workshop", str(space), "0", *listed, "--", *command]
 
 
 def start_supervisor(state: State, lower: str) -> None:
@@ -159,7 +192,7 @@ def start_members(state: State, names: Sequence[str]) -> None:
             Bind(hierarchy / _group(state, name), hierarchy, writable=True).arguments() for hierarchy in hierarchies()
         ]
         listed = [item for bind in [*groups, *state.binds] for item in bind]
-        processes[name] = _start([*inside, *unshare, *script, *listed], state.folder / "log" / name)
+        processes[name] = _start([*inside, *unshare, *script, *listed, "--"], state.folder / "log" / name)
     for name, process in processes.items():
         _await_ready(process, state.folder / "log" / name)
         state.members[name] = children(children(process.pid)[0])[0]
