@@ -12,6 +12,8 @@ LIGHT = {
     "color-not-ran": "#84440a",
     "color-answer": "#e3f1f6",
     "color-code": "#f5f7f9",
+    "color-emphasis": "#fff8e1",
+    "color-emphasis-border": "#b7791f",
     "color-api-name": "#0b5a78",
     "color-api-pre-name": "#57606a",
 }
@@ -27,6 +29,8 @@ DARK = {
     "color-not-ran": "#f2b878",
     "color-answer": "#17323d",
     "color-code": "#0b0d10",
+    "color-emphasis": "#332a14",
+    "color-emphasis-border": "#d9a441",
     "color-api-name": "#86cbe6",
     "color-api-pre-name": "#a5adb6",
 }

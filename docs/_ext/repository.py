@@ -31,7 +31,6 @@ SUFFIXES = {
     ".ini": "ini",
     ".cfg": "ini",
     ".cpp": "cpp",
-    ".def": "singularity",
 }
 """Language in which a file is coloured, by its suffix; all others are plain text."""
 

@@ -40,10 +40,19 @@ def violations(page):
 
 
 def blocks(page):
-    """The files that a page shows whole: path, block, and download link of each."""
+    """The files that a page shows whole: path and frame of each."""
+    page.add_style_tag(content=".sd-tab-content { display: block !important }")
+    page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     for box in page.locator("article .code-file").all():
-        if not box.locator(".code-file-part").count() or not box.locator(".code-file-part").inner_text():
-            yield box.locator(".code-file-name").inner_text(), box
+        if not (box.locator(".code-file-part").text_content() if box.locator(".code-file-part").count() else ""):
+            yield box.locator(".code-file-name").text_content(), box
+
+
+def each(page, names, site):
+    """Goes to one page after the other."""
+    for name in names:
+        assert page.goto(site + name).ok, name
+        yield name
 
 
 @pytest.mark.parametrize("name", ["start/first-run.html", "guides/jax-multinode.html"])
@@ -75,14 +84,13 @@ def test_copy_button_of_a_command(open_page):
 def test_downloads(open_page, site, page_names, included):
     """The download beside every file gives its bytes."""
     downloaded = set()
-    for name in page_names:
-        page = open_page(name)
+    page = open_page("index.html")
+    for name in each(page, page_names, site):
         for box in page.locator("article .code-file").all():
-            path = box.locator(".code-file-name").inner_text()
+            path = box.locator(".code-file-name").text_content()
             link = urljoin(site + name, box.locator("a.download").get_attribute("href"))
             assert page.request.get(link).body() == (ROOT / path).read_bytes(), (name, path)
             downloaded.add(path)
-        page.context.close()
 
     drivers = {name for name in included if Path(name).name.startswith("plot_")}
     assert downloaded >= set(included) - drivers
@@ -156,29 +164,27 @@ def test_scrolling_code_by_keyboard(open_page):
     page.wait_for_function("document.activeElement.tagName === 'PRE' && document.activeElement.scrollLeft > 0")
 
 
-def test_tabs_by_keyboard(open_page, page_names):
+def test_tabs_by_keyboard(open_page, site, page_names):
     """Wherever a page has tabs, the arrow keys choose among them."""
-    for name in page_names:
-        page = open_page(name)
+    page = open_page("index.html")
+    for name in each(page, page_names, site):
         tabs = page.locator("article .sd-tab-set > input")
         if tabs.count():
             tabs.first.focus()
             page.keyboard.press("ArrowRight")
             assert tabs.nth(1).is_checked(), name
-        page.context.close()
 
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_accessibility(open_page, scheme, width):
+def test_accessibility(open_page, site, scheme, width):
     """On the main pages axe finds nothing to complain about."""
     complaints = []
-    for name in MAIN_PAGES:
-        page = open_page(name, width=width, scheme=scheme)
+    page = open_page("index.html", width=width, scheme=scheme)
+    for name in each(page, MAIN_PAGES, site):
         for violation in violations(page):
             targets = [node["html"] for node in violation["nodes"]]
             complaints.append(f"{name}: {violation['id']}: {len(targets)} times, as in {targets[0]}")
-        page.context.close()
 
     assert not complaints
 
@@ -195,15 +201,14 @@ def test_axe_complains(open_page):
     assert found >= {"image-alt", "color-contrast"}
 
 
-def test_small_screen(open_page, page_names):
+def test_small_screen(open_page, site, page_names):
     """No page is wider than a window of 360 pixels."""
     wide = []
-    for name in page_names:
-        page = open_page(name, width=360)
+    page = open_page("index.html", width=360)
+    for name in each(page, page_names, site):
         found = page.evaluate("document.documentElement.scrollWidth")
         if found > 360:
             wide.append(f"{name}: {found}")
-        page.context.close()
 
     assert len(page_names) > 20
     assert not wide

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 PASSING = '"""\nA title\n=======\n\nProse.\n"""\n\nprint("it ran")\n'
 JOB = "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n"
 
@@ -130,6 +132,17 @@ def test_example_that_exits(tiny_site):
     assert build.returncode != 0
     assert "plot_a.py called sys.exit(0)" in build.output
     assert not (build.site / "index.html").exists()
+
+
+def test_example_that_ends_the_process(tiny_site):
+    """An example that ends the process leaves status 0 and no report; its absence is what `nox -s docs` looks for."""
+    tiny_site.write("examples/guide/plot_a.py", PASSING + "import os\n\nos._exit(0)\n")
+
+    build = tiny_site.build()
+
+    assert build.returncode == 0
+    assert not build.site.with_name("site-included.json").exists()
+    assert 'SITE.with_name("site-included.json")' in (ROOT / "noxfile.py").read_text()
 
 
 def test_example_that_fails(tiny_site):
