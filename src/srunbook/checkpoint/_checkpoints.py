@@ -1,0 +1,272 @@
+"""Checkpoints in a directory: saved whole or not at all, restored whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import operator
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from srunbook.checkpoint import _files, _manifest
+from srunbook.checkpoint._arrays import FRAMEWORKS, Index
+from srunbook.checkpoint._errors import CheckpointError, DamagedError
+from srunbook.checkpoint._restoring import Restored, check_expected, manifest_of, read_tensors
+from srunbook.checkpoint._saving import LOG, Save
+
+STEP = "step-{:010d}"
+CHOICE = ".restore.json"
+
+
+class Checkpoints:
+    """The checkpoints of one training in one directory.
+
+    Where there are several processes, all of them call `save`, `wait` and `restore`, at the same points of the
+    program.
+
+    Args:
+        directory: The directory; it is made by the first save, and all processes see it.
+        keep: How many checkpoints are kept. Older ones are removed after a new one is complete.
+        process_id: Number of this process, from 0.
+        num_processes: Number of processes.
+        barrier: A function without arguments that returns when all processes have called it, such as
+            `torch.distributed.barrier`. It is only called by the thread that calls `save`, `wait` or `restore`. It
+            has to fail when a process has died, so that the others do not wait for ever. Needed when there are
+            several processes.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int = 3,
+        *,
+        process_id: int = 0,
+        num_processes: int = 1,
+        barrier: Callable[[], object] | None = None,
+    ) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one checkpoint is kept, for example keep=3")
+        if not 0 <= process_id < num_processes:
+            raise ValueError(f"process_id={process_id} of num_processes={num_processes}: needs 0 <= id < number")
+        if num_processes > 1 and barrier is None:
+            raise ValueError(f"num_processes={num_processes} needs barrier=, for example torch.distributed.barrier")
+        self.directory = Path(directory).absolute()
+        self.keep = keep
+        self.process_id = process_id
+        self.num_processes = num_processes
+        self._barrier = (barrier if num_processes > 1 else None) or (lambda: None)
+        self._pending: Save | None = None
+        self._current: int | None = None
+        self._damaged: set[int] = set()
+
+    def steps(self) -> list[int]:
+        """Steps of which there is a checkpoint, ascending. Their contents are checked by `restore`."""
+        try:
+            names = os.listdir(self.directory)  # noqa: PTH208 - names are enough
+        except FileNotFoundError:
+            return []
+        found = (re.fullmatch(r"step-(\d{10,})", name) for name in names)
+        return sorted(int(match[1]) for match in found if match)
+
+    def save(
+        self,
+        step: int,
+        tensors: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
+        background: bool = False,
+    ) -> None:
+        """Saves a step, and then removes old ones.
+
+        A step that this object has just saved or restored is not saved again.
+
+        Args:
+            step: The step; it is newer than all that are there.
+            tensors: By name torch tensors, NumPy arrays or JAX arrays. A plain array is the same on all processes,
+                and process 0 writes it. A `Shard` is written by the process that has it; so is each process's part
+                of a JAX array that is spread over processes.
+            metadata: What JSON can hold: numbers, text, lists, mappings with text as keys. That of process 0 is kept.
+            background: Whether to return as soon as the tensors are copied, and to write in a thread. Errors are
+                raised by the next `save` or by `wait`. With several processes, call `wait` before the program ends.
+
+        Raises:
+            CheckpointError: It was not saved. Earlier checkpoints are kept.
+            TypeError: A tensor or the metadata cannot be stored.
+            ValueError: The step is negative.
+        """
+        self.wait()
+        step = operator.index(step)
+        if step < 0:
+            raise ValueError(f"step={step}: steps count from 0")
+        if step == self._current:
+            return
+        save = Save(step, self.directory / STEP.format(step), self.process_id, self.num_processes)
+        with save.keeping_errors():
+            save.plan(tensors, metadata, copy=background)
+        if self.process_id == 0:
+            with save.keeping_errors():
+                if save.error is None:
+                    self._make_room(step)
+                    save.open()
+        self._barrier()
+        if background:
+            save.start(self._remove_old)
+            self._pending = save
+        else:
+            if save.error is None:
+                with save.keeping_errors():
+                    save.write()
+            self._finish(save)
+
+    def wait(self) -> None:
+        """Waits until a save in the background is complete.
+
+        Raises:
+            CheckpointError: It was not saved. Earlier checkpoints are kept.
+        """
+        if self._pending:
+            save, self._pending = self._pending, None
+            self._finish(save)
+
+    def _finish(self, save: Save) -> None:
+        save.join()
+        self._barrier()
+        if self.process_id == 0 and not save.committed and save.error is None:
+            with save.keeping_errors():
+                save.commit()
+                self._remove_old()
+        self._barrier()
+        if save.error is not None or not save.final.is_dir():
+            if self.process_id == 0 and not save.committed:
+                shutil.rmtree(save.partial, ignore_errors=True)
+            raise save.explained(self.steps())
+        self._current = save.step
+
+    def _make_room(self, step: int) -> None:
+        """Clears away what an interrupted save and damage have left."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        newer = [other for other in self.steps() if other >= step and other not in self._damaged]
+        if newer:
+            raise CheckpointError(
+                f"step {step} was not saved: {self.directory} already has step {newer[-1]}. "
+                "Call restore() first to go on from there, or use another directory."
+            )
+        for path in self.directory.iterdir():
+            if re.fullmatch(r"step-\d{10,}\.(partial|removing)", path.name):
+                shutil.rmtree(path)
+            elif path.name.startswith((CHOICE, f".{CHOICE}")):
+                path.unlink()
+        for other in sorted(self._damaged):
+            self._set_aside(other)
+        self._damaged.clear()
+
+    def _set_aside(self, step: int) -> None:
+        path = self.directory / STEP.format(step)
+        if path.exists():
+            number = len(list(self.directory.glob(f"damaged-{path.name}*")))
+            aside = path.with_name(f"damaged-{path.name}{f'.{number}' if number else ''}")
+            os.rename(path, aside)  # noqa: PTH104 - one place to count all renames
+            LOG.warning("%s is damaged; it was set aside as %s and may be deleted", path, aside.name)
+
+    def _remove_old(self) -> None:
+        for step in self.steps()[: -self.keep]:
+            path = self.directory / STEP.format(step)
+            removing = path.with_name(f"{path.name}.removing")
+            try:
+                os.rename(path, removing)  # noqa: PTH104 - one place to count all renames
+                shutil.rmtree(removing)
+            except OSError as error:
+                LOG.warning("the old checkpoint %s could not be removed: %s", path, error)
+
+    def restore(
+        self,
+        *,
+        expect: Mapping[str, Any] | None = None,
+        part: Callable[[str, tuple[int, ...]], Index | None] | None = None,
+        framework: str | None = None,
+    ) -> Restored | None:
+        """Reads the newest checkpoint that is whole.
+
+        A damaged one is passed over, with a warning on the logger `srunbook.checkpoint`. The number of processes may
+        differ from that of the save. Process 0 chooses, and all processes read the same step.
+
+        Args:
+            expect: What the checkpoint has to hold: for each name a shape, or an array of that shape and type. For
+                example `model.state_dict()`.
+            part: What this process needs: given the name and the global shape of a tensor it returns one slice for
+                each axis, or None for the whole. Without it all tensors are whole.
+            framework: `"numpy"` or `"torch"`; without it, what was saved from torch comes back as torch tensors and
+                everything else as NumPy arrays.
+
+        Returns:
+            The checkpoint, or None where there is none.
+
+        Raises:
+            CheckpointError: The checkpoint is not of the expected model, or cannot be read, or not by all processes.
+        """
+        self.wait()
+        if framework not in (None, *FRAMEWORKS):
+            raise ValueError(f"framework={framework!r}: it is 'numpy' or 'torch'")
+
+        def read(step: int, *, check_all: bool = False) -> Restored:
+            folder = self.directory / STEP.format(step)
+            try:
+                manifest = manifest_of(folder, step)
+                if expect is not None:
+                    check_expected(manifest.tensors, expect, str(folder))
+                tensors = read_tensors(folder, manifest, part, framework, check_all=check_all)
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    raise DamagedError(f"{error.filename or folder}: {error.strerror}") from error
+                raise CheckpointError(f"step {step} cannot be read: {error}") from error
+            return Restored(step, tensors, manifest.metadata)
+
+        restored = self._restore_alone(read) if self.num_processes == 1 else self._restore_together(read)
+        self._current = restored.step if restored else None
+        return restored
+
+    def _restore_alone(self, read: Callable[..., Restored], *, check_all: bool = False) -> Restored | None:
+        steps = self.steps()
+        for step in reversed(steps):
+            try:
+                return read(step, check_all=check_all)
+            except DamagedError as error:
+                self._damaged.add(step)
+                LOG.warning("step %d is damaged and is passed over: %s", step, error)
+        if steps:
+            LOG.warning("none of the %d checkpoints in %s is whole", len(steps), self.directory)
+        return None
+
+    def _restore_together(self, read: Callable[..., Restored]) -> Restored | None:
+        """Process 0 reads and leaves word of what it chose; the others read that, and nothing else."""
+        path = self.directory / CHOICE
+        restored: Restored | None = None
+        error: Exception | None = None
+        if self.process_id == 0:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                restored = self._restore_alone(read, check_all=True)
+                choice = {"step": restored.step if restored else None}
+                _files.write_small(path, _manifest.seal(choice))
+            except Exception as problem:  # raised below, after the barriers
+                error = problem
+        self._barrier()
+        if self.process_id != 0:
+            try:
+                step = _manifest.unseal(_files.read_small(path), str(path))["step"]
+                restored = None if step is None else read(step)
+            except Exception as problem:  # raised below, after the barrier
+                error = problem
+        self._barrier()
+        if self.process_id == 0:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if isinstance(error, DamagedError):
+            raise CheckpointError(f"process {self.process_id} cannot restore what process 0 chose: {error}") from error
+        if error:
+            raise error
+        return restored

@@ -1,0 +1,265 @@
+"""Data files: safetensors written and read with their SHA-256 on the way."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import queue
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srunbook.checkpoint._arrays import DTYPES, Piece, Words
+from srunbook.checkpoint._errors import DamagedError
+from srunbook.checkpoint._manifest import FileEntry, PieceEntry, TensorEntry
+
+CHUNK = 8 << 20
+"""Bytes that are read, written and hashed at a time."""
+
+
+class Hasher:
+    """SHA-256 in a thread of its own, so that it costs time only where it is slower than the disk."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self._chunks: queue.Queue[memoryview | None] = queue.Queue(maxsize=8)
+        self._thread = threading.Thread(target=self._run, name="checkpoint-sha256", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (chunk := self._chunks.get()) is not None:
+            self._sha256.update(chunk)
+
+    def update(self, chunk: memoryview) -> None:
+        """Hashes a chunk, soon; it must stay as it is until `close`."""
+        self._chunks.put(chunk)
+
+    def close(self) -> str:
+        """Waits for all chunks and returns the digest."""
+        self._chunks.put(None)
+        self._thread.join()
+        return self._sha256.hexdigest()
+
+
+def byte_view(words: Words) -> memoryview:
+    """The bytes of a contiguous array."""
+    flat: Any = words.reshape(-1).view(np.uint8)
+    return memoryview(flat)
+
+
+def header_of(pieces: Sequence[Piece]) -> bytes:
+    """Header of a safetensors file: the length of its JSON, then the JSON, padded to eight bytes."""
+    table: dict[str, object] = {"__metadata__": {"format": "pt" if pieces[0].framework == "torch" else "np"}}
+    offset = 0
+    for piece in pieces:
+        if (key := _key(piece)) in table:
+            raise ValueError(f"two pieces of one process have the name {key!r}")
+        end = offset + piece.words.nbytes
+        table[key] = {
+            "dtype": DTYPES[piece.dtype][0],
+            "shape": list(piece.words.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(table, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _key(piece: Piece) -> str:
+    if piece.words.shape == tuple(piece.global_shape):
+        return piece.name
+    ranges = (f"{first}:{first + size}" for first, size in zip(piece.start, piece.words.shape, strict=True))
+    return f"{piece.name}[{','.join(ranges)}]"
+
+
+def write_part(path: Path, header: bytes, pieces: Sequence[Piece]) -> tuple[int, str]:
+    """Writes a new safetensors file and waits until it is on the disk.
+
+    Args:
+        path: The file, which must not exist.
+        header: Its header.
+        pieces: What goes into it.
+
+    Returns:
+        Its size in bytes and its SHA-256.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    hasher = Hasher()
+    size = 0
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            for view in [memoryview(header), *(byte_view(piece.words) for piece in pieces)]:
+                for position in range(0, len(view), CHUNK):
+                    chunk = view[position : position + CHUNK]
+                    hasher.update(chunk)
+                    write_all(handle, chunk)
+                size += len(view)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    finally:
+        sha256 = hasher.close()
+    return size, sha256
+
+
+def write_all(handle: int, data: memoryview) -> None:
+    """Writes all of `data`, however often the system takes only a part of it."""
+    while len(data):
+        data = data[os.write(handle, data) :]
+
+
+def write_small(path: Path, data: bytes) -> None:
+    """Writes a small file by way of a temporary one, fsync and rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(handle, memoryview(data))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.rename(temporary, path)  # noqa: PTH104 - one place to count all renames
+
+
+def fsync_directory(path: Path) -> None:
+    """Waits until the names in a directory are on the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Target:
+    """Where the wanted box of a tensor is put together.
+
+    Args:
+        start: Where the box begins in the tensor.
+        words: Memory for it.
+    """
+
+    def __init__(self, start: tuple[int, ...], words: Words) -> None:
+        self.start = start
+        self.words = words
+
+    def overlap(self, piece: PieceEntry) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+        """What a piece and the box have in common: as slices of the piece, and of the box."""
+        of_piece, of_box = [], []
+        for p, n, b, m in zip(piece.start, piece.shape, self.start, self.words.shape, strict=True):
+            first, last = max(p, b), min(p + n, b + m)
+            if first >= last:
+                return None
+            of_piece.append(slice(first - p, last - p))
+            of_box.append(slice(first - b, last - b))
+        return tuple(of_piece), tuple(of_box)
+
+
+def open_file(path: Path) -> tuple[int, int]:
+    """Opens a plain file for reading: no link, no pipe.
+
+    Returns:
+        Its descriptor and its size in bytes.
+
+    Raises:
+        DamagedError: It is missing, or something else than a file.
+        OSError: It could not be opened.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            raise DamagedError(f"{path} is missing") from None
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise DamagedError(f"{path} is not a file") from None
+        raise
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise DamagedError(f"{path} is not a file")
+    return handle, status.st_size
+
+
+def read_small(path: Path) -> bytes:
+    """Content of a small file.
+
+    Raises:
+        DamagedError: It is missing, or something else than a file.
+        OSError: It could not be read.
+    """
+    handle, _ = open_file(path)
+    with os.fdopen(handle, "rb") as stream:
+        return stream.read()
+
+
+def read_part(path: Path, entry: FileEntry, tensors: Mapping[str, TensorEntry], targets: Mapping[str, Target]) -> None:
+    """Reads a file once, fills what is wanted of it, and checks its SHA-256.
+
+    The file's own header is not interpreted: the manifest says where everything lies.
+
+    Args:
+        path: The file.
+        entry: What the manifest says of it.
+        tensors: The tensors of the checkpoint.
+        targets: What is wanted. Where this function fails, they hold garbage.
+
+    Raises:
+        DamagedError: The file is missing or is not what was written.
+        OSError: It could not be read.
+    """
+    handle, found = open_file(path)
+    hasher = Hasher()
+    try:
+        if found != entry.size:
+            raise DamagedError(f"{path} has {found:,} bytes; {entry.size:,} were written")
+        sizes = [math.prod(piece.shape) * tensors[piece.tensor].itemsize for piece in entry.pieces]
+        _read_scratch(handle, entry.size - sum(sizes), hasher, path)
+        for piece, size in zip(entry.pieces, sizes, strict=True):
+            _read_piece(handle, piece, size, targets.get(piece.tensor), hasher, path)
+    finally:
+        os.close(handle)
+        sha256 = hasher.close()
+    if sha256 != entry.sha256:
+        raise DamagedError(f"{path} has the SHA-256 {sha256[:12]}...; {entry.sha256[:12]}... was written")
+
+
+def _read_piece(handle: int, piece: PieceEntry, size: int, target: Target | None, hasher: Hasher, path: Path) -> None:
+    common = target.overlap(piece) if target else None
+    if not size or target is None or common is None:
+        _read_scratch(handle, size, hasher, path)
+        return
+    of_piece, of_box = common
+    everywhere: Any = (*of_box, ...)  # the dots make it a view also where there are no axes
+    place = target.words[everywhere]
+    if place.shape == piece.shape and place.flags.c_contiguous:
+        _read_into(handle, byte_view(place), hasher, path)
+    else:
+        whole = np.empty(piece.shape, target.words.dtype)
+        _read_into(handle, byte_view(whole), hasher, path)
+        place[...] = whole[of_piece]
+
+
+def _read_scratch(handle: int, size: int, hasher: Hasher, path: Path) -> None:
+    for position in range(0, size, CHUNK):
+        _read_into(handle, memoryview(bytearray(min(CHUNK, size - position))), hasher, path)
+
+
+def _read_into(handle: int, view: memoryview, hasher: Hasher, path: Path) -> None:
+    for position in range(0, len(view), CHUNK):
+        chunk = view[position : position + CHUNK]
+        filled = 0
+        while filled < len(chunk):
+            count = os.readv(handle, [chunk[filled:]])
+            if not count:
+                raise DamagedError(f"{path} ends too early")
+            filled += count
+        hasher.update(chunk)

@@ -1,0 +1,129 @@
+"""From a directory to tensors, and the checks on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from srunbook.checkpoint._arrays import Index, Shard, box, dtype_name, from_words, words_type
+from srunbook.checkpoint._errors import CheckpointError, DamagedError
+from srunbook.checkpoint._files import Target, read_part, read_small
+from srunbook.checkpoint._manifest import NAME, Manifest, PieceEntry, TensorEntry, load_manifest
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint that was read and found whole.
+
+    Args:
+        step: Its step.
+        tensors: Its tensors by name. What was saved from torch is a torch tensor in host memory, everything else a
+            NumPy array.
+        metadata: Its metadata, as JSON gives them back: tuples are lists.
+    """
+
+    step: int
+    tensors: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def manifest_of(folder: Path, step: int) -> Manifest:
+    """The manifest of a step.
+
+    Raises:
+        DamagedError: It is missing, or is not the manifest of this step.
+        OSError: It could not be read.
+    """
+    path = folder / NAME
+    manifest = load_manifest(read_small(path), str(path))
+    if manifest.step != step:
+        raise DamagedError(f"{path} belongs to step {manifest.step}, not to step {step}")
+    return manifest
+
+
+def read_tensors(
+    folder: Path,
+    manifest: Manifest,
+    part: Callable[[str, tuple[int, ...]], Index | None] | None,
+    framework: str | None,
+    *,
+    check_all: bool,
+) -> dict[str, Any]:
+    """Tensors of a checkpoint, whole or in part.
+
+    Args:
+        folder: The checkpoint's directory.
+        manifest: Its manifest.
+        part: Which box of a tensor is wanted; None for the whole.
+        framework: What the tensors shall be, `numpy` or `torch`; None for what they were.
+        check_all: Whether also those files are read of which nothing is wanted.
+
+    Raises:
+        DamagedError: A file is not what was written.
+        OSError: A file could not be read.
+    """
+    targets = {}
+    for name, entry in manifest.tensors.items():
+        index = part(name, entry.shape) if part else None
+        start, shape = box(index or (), entry.shape)
+        targets[name] = Target(start, np.empty(shape, words_type(entry.dtype)))
+    for file in manifest.files:
+        if check_all or any(_wanted(piece, targets) for piece in file.pieces):
+            read_part(folder / file.name, file, manifest.tensors, targets)
+    return {
+        name: from_words(target.words, manifest.tensors[name].dtype, framework or manifest.tensors[name].framework)
+        for name, target in targets.items()
+    }
+
+
+def _wanted(piece: PieceEntry, targets: Mapping[str, Target]) -> bool:
+    # A piece without elements is in nobody's way, but its file is checked like the others.
+    return 0 in piece.shape or targets[piece.tensor].overlap(piece) is not None
+
+
+def check_expected(tensors: Mapping[str, TensorEntry], expect: Mapping[str, Any], where: str) -> None:
+    """Checks that a checkpoint holds the tensors of a model.
+
+    Args:
+        tensors: What it holds.
+        expect: What it should hold: by name a shape, or anything that has a shape and a type.
+        where: The checkpoint, for the message.
+
+    Raises:
+        CheckpointError: Names, shapes or types differ.
+    """
+    problems = [
+        *_named("it lacks", (name for name in expect if name not in tensors)),
+        *_named("it has besides", (name for name in tensors if name not in expect)),
+    ]
+    different = []
+    for name, value in expect.items():
+        if name in tensors:
+            shape, dtype = _form(value)
+            entry = tensors[name]
+            if entry.shape != shape or dtype not in (None, entry.dtype):
+                different.append(f"{name} is {entry.dtype} {entry.shape}, expected {dtype or entry.dtype} {shape}")
+    problems += _named("it differs in", different)
+    if problems:
+        raise CheckpointError(
+            f"{where} is whole, but not of this model: {'; '.join(problems)}. "
+            "Use another directory, or the model that was saved here."
+        )
+
+
+def _form(value: Any) -> tuple[tuple[int, ...], str | None]:
+    if isinstance(value, Shard):
+        return tuple(value.global_shape), dtype_name(value.array.dtype)
+    if hasattr(value, "dtype"):
+        return tuple(value.shape), dtype_name(value.dtype)
+    return tuple(value), None
+
+
+def _named(problem: str, names: Iterable[str]) -> list[str]:
+    found = list(names)
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return [f"{problem} {', '.join(found[:4])}{more}"] if found else []

@@ -1,0 +1,238 @@
+"""One save on its way to the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from srunbook.checkpoint import _files, _manifest
+from srunbook.checkpoint._arrays import Piece, pieces_of
+from srunbook.checkpoint._errors import CheckpointError, DamagedError
+
+LOG = logging.getLogger("srunbook.checkpoint")
+SAVE = "save.json"
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+GRACE_SECONDS = 60.0
+"""How long a program that ends waits for the parts of other processes."""
+
+
+class Save:
+    """What one process does for one save. An error is kept, for the others must not be left waiting.
+
+    Args:
+        step: The step.
+        final: Where the checkpoint will lie.
+        process_id: Number of this process.
+        num_processes: Number of processes.
+    """
+
+    def __init__(self, step: int, final: Path, process_id: int, num_processes: int) -> None:
+        self.step = step
+        self.final = final
+        self.partial = final.with_name(f"{final.name}.partial")
+        self.process_id = process_id
+        self.num_processes = num_processes
+        self.error: Exception | None = None
+        self.committed = False
+        self.needed = 0
+        self._header = b""
+        self._pieces: list[Piece] = []
+        self._metadata: dict[str, Any] = {}
+        self._thread: threading.Thread | None = None
+        self._called = threading.Event()
+
+    @contextlib.contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """Keeps the first error of the block."""
+        try:
+            yield
+        except Exception as error:  # raised again by `Checkpoints`, after the barriers
+            self.error = self.error or error
+
+    def plan(self, tensors: Mapping[str, Any], metadata: Mapping[str, Any] | None, *, copy: bool) -> None:
+        """Takes what is to be written.
+
+        Raises:
+            TypeError: A tensor or the metadata cannot be stored.
+        """
+        self._metadata = checked_metadata(metadata or {})
+        self._pieces = pieces_of(tensors, self.process_id, copy=copy)
+        if self._pieces:
+            self._header = _files.header_of(self._pieces)
+        self.needed = len(self._header) + sum(piece.words.nbytes for piece in self._pieces)
+
+    def open(self) -> None:
+        """Makes the directory of the save; process 0 does it."""
+        self.partial.mkdir()
+        _files.write_small(self.partial / SAVE, _manifest.seal({"save_id": secrets.token_hex(8)}))
+
+    def write(self) -> None:
+        """Writes what this process has, and a report of it."""
+        save_id = self._save_id()
+        name = _manifest.PART.format(self.process_id)
+        tensors, boxes = _manifest.entries(self._pieces)
+        file = None
+        if self._pieces:
+            self._check_space()
+            size, sha256 = _files.write_part(self.partial / name, self._header, self._pieces)
+            file = _manifest.FileEntry(name, size, sha256, boxes)
+        self._pieces = []
+        report = _manifest.dump_part(_manifest.Part(save_id, tensors, file))
+        _files.write_small(self._report(self.process_id), report)
+        _files.fsync_directory(self.partial)
+
+    def commit(self) -> None:
+        """Makes the save a checkpoint, by a rename; process 0 does it when all have written.
+
+        Raises:
+            CheckpointError: Another process has not written, or the parts do not fit together.
+        """
+        parts = []
+        for process_id in range(self.num_processes):
+            path = self._report(process_id)
+            try:
+                part = _manifest.load_part(_files.read_small(path), str(path))
+                if part.file and (self.partial / part.file.name).stat().st_size != part.file.size:
+                    raise DamagedError(f"{part.file.name} has not the size that was written")
+            except (DamagedError, FileNotFoundError) as error:
+                raise CheckpointError(
+                    f"step {self.step} was not saved: process {process_id} of {self.num_processes} "
+                    f"did not write its part, its own message says why ({error})"
+                ) from None
+            parts.append(part)
+        manifest = _manifest.merge(self.step, self._save_id(), self._metadata, parts)
+        _files.write_small(self.partial / _manifest.NAME, _manifest.dump_manifest(manifest))
+        for process_id in range(self.num_processes):
+            os.unlink(self._report(process_id))  # noqa: PTH108 - as the renames
+        os.unlink(self.partial / SAVE)  # noqa: PTH108 - as the renames
+        _files.fsync_directory(self.partial)
+        os.rename(self.partial, self.final)  # noqa: PTH104 - as the renames
+        self.committed = True
+        _files.fsync_directory(self.final.parent)
+
+    def start(self, after_commit: Callable[[], None]) -> None:
+        """Writes in a thread, for whose end the program's end waits.
+
+        Process 0 also commits there as soon as all have written.
+        """
+        self._thread = threading.Thread(target=self._run, args=(after_commit,), name=f"checkpoint-{self.step}")
+        self._thread.start()
+
+    def _run(self, after_commit: Callable[[], None]) -> None:
+        with self.keeping_errors():
+            if self.error is None:
+                self.write()
+                if self.process_id == 0 and self._all_written():
+                    self.commit()
+                    after_commit()
+        if not threading.main_thread().is_alive() and not self._called.is_set():
+            if self.error:
+                LOG.error("step %d was not saved, and the program ends: %s", self.step, self.error)
+            elif self.process_id == 0 and not self.committed:
+                LOG.error("step %d was not saved: the program ends, and not all processes have written", self.step)
+
+    def _all_written(self) -> bool:
+        """Waits for the reports of all processes, until `join` is called; False when some are missing."""
+        wanted = {self._report(process_id).name for process_id in range(self.num_processes)}
+        pause, deadline = 0.01, None
+        while not wanted.issubset(os.listdir(self.partial)):  # noqa: PTH208 - names are enough
+            if deadline is None and not threading.main_thread().is_alive():
+                deadline = time.monotonic() + GRACE_SECONDS
+            if self._called.wait(pause) or (deadline and time.monotonic() > deadline):
+                return False
+            pause = min(2 * pause, 1.0)
+        return True
+
+    def join(self) -> None:
+        """Waits until this process has written."""
+        self._called.set()
+        if self._thread:
+            self._thread.join()
+
+    def explained(self, kept: list[int]) -> Exception:
+        """The kept error, in words that help."""
+        error = self.error
+        if error is None:
+            return CheckpointError(
+                f"step {self.step} was not saved: another process failed, its own message says why; {_kept(kept)}"
+            )
+        if not isinstance(error, OSError):
+            return error
+        reason = error.strerror or str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        space = ""
+        if error.errno in NO_SPACE:
+            space = f"; it needs {self.needed:,} bytes, {_free(self.final.parent):,} bytes are free"
+        explained = CheckpointError(
+            f"step {self.step} was not saved in {self.final.parent}: {where}{reason}{space}; {_kept(kept)}"
+        )
+        explained.__cause__ = error
+        return explained
+
+    def _report(self, process_id: int) -> Path:
+        return self.partial / f"part-{process_id:05d}.json"
+
+    def _save_id(self) -> str:
+        path = self.partial / SAVE
+        try:
+            return str(_manifest.unseal(_files.read_small(path), str(path))["save_id"])
+        except DamagedError:
+            raise CheckpointError(
+                f"step {self.step} was not saved: process 0 did not begin it, its own message says why; or another "
+                f"job saves to {self.final.parent} as well"
+            ) from None
+
+    def _check_space(self) -> None:
+        # A file system that does not know its size says 0 blocks.
+        status = os.statvfs(self.partial)
+        if status.f_blocks and self.needed > _free(self.partial):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.partial))
+
+
+def _free(folder: Path) -> int:
+    status = os.statvfs(folder)
+    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
+    return blocks * status.f_frsize
+
+
+def _kept(steps: list[int]) -> str:
+    if not steps:
+        return "there is no earlier checkpoint"
+    return f"kept: step{'s' if len(steps) > 1 else ''} {', '.join(map(str, steps))}"
+
+
+def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the metadata, as JSON gives them back.
+
+    Raises:
+        TypeError: They hold something that JSON cannot hold, or keys that are not text.
+    """
+    try:
+        _check_keys(metadata)
+        copied: dict[str, Any] = json.loads(json.dumps(dict(metadata)))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"metadata: {error}; they are numbers, text, lists and mappings, as in "
+            '{"epoch": 3, "loss": float(loss)}; arrays belong into the tensors'
+        ) from None
+    return copied
+
+
+def _check_keys(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is not text")
+            _check_keys(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_keys(item)
