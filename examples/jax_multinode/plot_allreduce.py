@@ -19,13 +19,13 @@ assert all(f"Process {rank.rank} has y=[4.]" in rank.output for rank in result.r
 
 # %%
 # Four devices gave a 1 each, and each process holds a 4.
-# The lines with `[Gloo]` come from the library that carries messages between CPUs; between GPUs it is NCCL.
+# The lines with ``[Gloo]`` come from the library that carries messages between CPUs; between GPUs it is NCCL.
 #
 # The same in today's JAX
 # -----------------------
 #
-# With `pmap`, each process holds a small array of its own.
-# With a mesh and a sharding, `x` is one array over all processes, and the result is an ordinary number.
+# With ``pmap``, each process holds a small array of its own.
+# With a mesh and a sharding, ``x`` is one array over all processes, and the result is an ordinary number.
 
 result = simulate.run([sys.executable, "allreduce_modern.py"], nodes=2, ntasks_per_node=2)
 print(result.output)
@@ -36,5 +36,5 @@ for rank in result.ranks:
         assert f"Process {rank.rank} has y=4.0 with {way} (1 all-reduce)" in rank.output
 
 # %%
-# `jit` was told where the result should stand, and put the all-reduce there by itself.
-# `shard_map` was told each step. The compiled programs hold the same single all-reduce.
+# ``jit`` was told where the result should stand, and put the all-reduce there by itself.
+# ``shard_map`` was told each step. The compiled programs hold the same single all-reduce.

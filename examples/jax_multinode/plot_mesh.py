@@ -1,6 +1,6 @@
 """
-A mesh, and three ways to lay an array on it
-============================================
+A mesh, and four ways to lay an array on it
+===========================================
 
 Before you spread an array over nodes, look at a small one in a single process.
 This page was built with eight CPU devices in one process; nothing below knows or cares.
@@ -19,31 +19,36 @@ print(mesh.devices)
 assert mesh.shape == {"batch": 4, "model": 2}
 
 # %%
-# The mesh gives names to two directions: four devices along `batch`, two along `model`.
-# A `PartitionSpec` then says, for each axis of an array, along which direction it is cut.
+# The mesh gives names to two directions: four devices along ``batch``, two along ``model``.
+# A ``PartitionSpec`` then says, for each axis of an array, along which direction it is cut.
 
-COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3", "#8a6d10", "#b83c50", "#1f7a80", "#6a58b5"]
+COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3"]
+COLOURS += ["#8a6d10", "#b83c50", "#1f7a80", "#6a58b5"]
 GREY = "#808080"
 SHAPE = (8, 4)
 
 
 def draw(axes, spec, title):
-    """Draws an array of eight rows and four columns, each block in the colour of the device that holds it."""
+    """Draws an array of eight rows and four columns; returns the number of its blocks."""
     holders = {}
-    for device, (rows, columns) in NamedSharding(mesh, spec).devices_indices_map(SHAPE).items():
-        holders.setdefault((rows.indices(8)[:2], columns.indices(4)[:2]), []).append(device.id)
-    for ((top, bottom), (left, right)), ids in holders.items():
-        colour = COLOURS[ids[0]] if len(ids) < len(COLOURS) else GREY
-        axes.add_patch(plt.Rectangle((left, top), right - left, bottom - top, facecolor=colour, edgecolor="white"))
-        text = "devices\n" + ", ".join(map(str, ids)) if len(ids) > 1 else str(ids[0])
-        axes.text((left + right) / 2, (top + bottom) / 2, text, ha="center", va="center", color="white", fontsize=8)
+    places = NamedSharding(mesh, spec).devices_indices_map(SHAPE)
+    for device, (rows, columns) in places.items():
+        block = (*rows.indices(8)[:2], *columns.indices(4)[:2])
+        holders.setdefault(block, []).append(device.id)
+    for (top, bottom, left, right), ids in holders.items():
+        colour = COLOURS[ids[0]] if len(ids) < len(COLOURS) else "#666666"
+        size = (right - left, bottom - top)
+        axes.add_patch(plt.Rectangle((left, top), *size, facecolor=colour, edgecolor="white"))
+        text = "devices\n" + ",".join(map(str, ids)) if len(ids) > 1 else str(ids[0])
+        middle = ((left + right) / 2, (top + bottom) / 2)
+        axes.text(*middle, text, ha="center", va="center", color="white", fontsize=9)
     axes.set(xlim=(-0.05, 4.05), ylim=(8.05, -0.05), aspect="equal")
     axes.set_title(title, color=GREY, fontsize=10)
     axes.axis("off")
     return len(holders)
 
 
-figure, axes = plt.subplots(1, 4, figsize=(8, 4))
+figure, axes = plt.subplots(1, 4, figsize=(8, 4.2), layout="constrained")
 figure.patch.set_alpha(0)
 layouts = [
     (P("batch"), "P('batch')\ndata parallel"),
@@ -51,22 +56,22 @@ layouts = [
     (P(None, "model"), "P(None, 'model')\nmodel parallel"),
     (P(), "P()\nthe whole, everywhere"),
 ]
-pieces = [draw(ax, spec, title) for ax, (spec, title) in zip(axes, layouts, strict=True)]
-figure.tight_layout()
+pieces = [draw(at, *layout) for at, layout in zip(axes, layouts, strict=True)]
 
 assert pieces == [4, 8, 2, 1]
 
 # %%
 # A block that several devices hold is a copy on each of them.
-# Data-parallel training puts the batch down as `P('batch')` and the parameters as `P()`.
+# Data-parallel training puts the batch down as ``P('batch')`` and the parameters as ``P()``.
 #
 # The compiler then adds what has to be sent. The mean over a batch that is cut four ways needs one all-reduce:
 
-x = jax.device_put(np.arange(32, dtype=np.float32).reshape(SHAPE), NamedSharding(mesh, P("batch")))
+numbers = np.arange(32, dtype=np.float32).reshape(SHAPE)
+x = jax.device_put(numbers, NamedSharding(mesh, P("batch")))
 mean = jax.jit(lambda a: a.mean(axis=0), out_shardings=NamedSharding(mesh, P()))
 program = mean.lower(x).compile().as_text()
 print(mean(x))
 print(program.count(" all-reduce("), "all-reduce in the compiled program")
 
 assert program.count(" all-reduce(") == 1
-assert np.allclose(mean(x), np.arange(32).reshape(SHAPE).mean(axis=0))
+assert np.allclose(mean(x), numbers.mean(axis=0))

@@ -2,7 +2,7 @@
 Which process owns which device and which shard?
 ================================================
 
-`draw_owners.py` spreads one array over all devices of the job and draws where each piece stands.
+``draw_owners.py`` spreads one array over all devices of the job and draws where each piece stands.
 First with one process for each device: two nodes, two processes on each.
 """
 
@@ -19,7 +19,8 @@ def draw_owners(**layout):
     """Runs the program in a layout; returns what it printed and its picture."""
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "owners.png"
-        result = simulate.run([sys.executable, "draw_owners.py", "--output", picture], **layout)
+        program = [sys.executable, "draw_owners.py", "--output", picture]
+        result = simulate.run(program, **layout)
         assert result.returncode == 0, result.failure
         return result, plt.imread(picture)
 

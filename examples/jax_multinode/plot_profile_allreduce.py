@@ -2,7 +2,7 @@
 What the all-reduce costs
 =========================
 
-`profile_allreduce.py` lets every device compute the sine of four megabytes and then sums the results over all
+``profile_allreduce.py`` lets every device compute the sine of four megabytes and then sums the results over all
 devices. JAX's profiler watches, and the program reads the trace back: no TensorBoard, no network.
 The times below are those of two processes that share the CPUs of one machine, the one that built this page.
 Run it on your nodes to learn about your network.
@@ -22,26 +22,28 @@ with tempfile.TemporaryDirectory() as folder:
 print(result.output)
 
 assert result.returncode == 0
-rows = re.findall(r"\[(\d+)\] (all-reduce|compute) +(\S+) +10 calls +median +(\S+) ms", result.output)
-assert {kind for _, kind, _, _ in rows} == {"all-reduce", "compute"}
+row = r"\[(\d+)\] (all-reduce|compute) +\S+ +10 calls +median +(\S+) ms"
+rows = re.findall(row, result.output)
+assert {kind for _, kind, _ in rows} == {"all-reduce", "compute"}
 
 # %%
 # The compiler chose the names of the operations; the program asks the compiled text which of them are all-reduces.
 # Part of the time of an all-reduce is waiting: the process that comes first waits for the other.
 
 GREY = "#808080"
-figure, axes = plt.subplots(figsize=(8, 2.4))
+figure, axes = plt.subplots(figsize=(8, 2.6))
 figure.patch.set_alpha(0)
 axes.patch.set_alpha(0)
 for rank in ("0", "1"):
     left = 0.0
     for kind, colour in (("compute", "#3a73b5"), ("all-reduce", "#b8591d")):
-        width = sum(float(ms) for r, k, _, ms in rows if r == rank and k == kind)
-        axes.barh(f"process {rank}", width, left=left, color=colour, label=kind if rank == "0" else None)
+        width = sum(float(ms) for r, k, ms in rows if (r, k) == (rank, kind))
+        label = kind if rank == "0" else None
+        axes.barh(f"process {rank}", width, left=left, color=colour, label=label)
         left += width
 axes.set_xlabel("median milliseconds of one call", color=GREY)
 axes.tick_params(colors=GREY)
 for spine in axes.spines.values():
     spine.set_color(GREY)
-axes.legend(labelcolor=GREY, framealpha=0)
+axes.legend(labelcolor=GREY, framealpha=0, ncol=2, loc="lower center", bbox_to_anchor=(0.5, 1))
 figure.tight_layout()

@@ -28,9 +28,10 @@ assert all("# Global devices: [ 4 ]" in rank.output for rank in result.ranks)
 # -------------------------------
 #
 # The same two nodes with two GPUs each, and only one process on each node.
-# Left alone, JAX would take one GPU and leave the other idle; `query_v2.py` asks for both.
+# Left alone, JAX would take one GPU and leave the other idle; ``query_v2.py`` asks for both.
 
-result = simulate.run([sys.executable, "query_v2.py"], nodes=2, ntasks_per_node=1, gpus_per_node=2)
+program = [sys.executable, "query_v2.py"]
+result = simulate.run(program, nodes=2, ntasks_per_node=1, gpus_per_node=2)
 print(result.output)
 
 assert result.returncode == 0
@@ -39,4 +40,4 @@ assert all("# Local devices: [ 2 ]" in rank.output for rank in result.ranks)
 
 # %%
 # There is no GPU in the simulation: each process has two CPU devices in their place.
-# The numbers that `query_v2.py` passes on have no effect on them. On GPUs they decide which ones JAX opens.
+# The numbers that ``query_v2.py`` passes on have no effect on them. On GPUs they decide which ones JAX opens.

@@ -3,7 +3,7 @@ The same training on one process and on four
 ============================================
 
 A program that runs on many processes is right when it computes what one process computes.
-So the same global batch goes through `train_data_parallel.py` twice: all 64 rows on one process,
+So the same global batch goes through ``train_data_parallel.py`` twice: all 64 rows on one process,
 and 16 rows on each of four.
 """
 
@@ -21,14 +21,17 @@ def losses(nodes, ntasks_per_node):
     program = [sys.executable, "train_data_parallel.py", "--every", "1"]
     result = simulate.run(program, nodes=nodes, ntasks_per_node=ntasks_per_node)
     assert result.returncode == 0, result.failure
-    print("\n".join(line for line in result.output.splitlines() if re.search("record|step +[0-9]*0 ", line)))
-    return np.array([re.findall(r"loss (\S+)", rank.output) for rank in result.ranks], float)
+    lines = result.output.splitlines()
+    print("\n".join(line for line in lines if re.search(r'\[0\] step +[0-9]*0 |"end"', line)))
+    found = [re.findall(r"loss (\S+)", rank.output) for rank in result.ranks]
+    return np.array(found, float)
 
 
 one = losses(nodes=1, ntasks_per_node=1)[0]
 
 # %%
-# And on four processes, two on each of two nodes:
+# Shown is every tenth loss, and the record with which a process ends.
+# Now four processes, two on each of two nodes. The losses are those of process 0:
 
 four = losses(nodes=2, ntasks_per_node=2)
 
@@ -40,7 +43,7 @@ print(f"largest relative difference in 40 steps: {largest:.1e}")
 assert largest < 1e-5
 
 # %%
-# The last lines carry a fingerprint of the parameters, `params_sha256`.
+# The last lines carry a fingerprint of the parameters, ``params_sha256``.
 # It is the same on all four processes: they hold the same model, bit for bit.
 # It is not the same as on one process, for the same reason as above.
 
@@ -48,8 +51,8 @@ GREY = "#808080"
 figure, axes = plt.subplots(figsize=(8, 3))
 figure.patch.set_alpha(0)
 axes.patch.set_alpha(0)
-axes.plot(one, color="#3a73b5", linewidth=5, alpha=0.5, label="one process")
-axes.plot(four[0], color="#b8591d", linewidth=1.5, label="four processes")
+axes.plot(one, color="#4c8dd6", linewidth=7, alpha=0.6, label="one process")
+axes.plot(four[0], color="#e08a3c", linewidth=1.8, label="four processes")
 axes.set(yscale="log")
 axes.set_xlabel("step", color=GREY)
 axes.set_ylabel("loss", color=GREY)
