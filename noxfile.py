@@ -97,6 +97,7 @@ def docs(session: nox.Session) -> None:
         # A page that was read is not read again, and so would not be complained about again.
         (ROOT / "build" / "doctrees" / "environment.pickle").unlink(missing_ok=True)
         raise
+    python(session, "-m", "pytest", "--quiet", "-m", "built", "tests/site")
     session.log(f"the site: {SITE / 'index.html'}")
 
 
@@ -104,7 +105,8 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Unit tests, doctests, properties, and every example under simulation."""
     environment(session)
-    python(session, "-m", "pytest", *(session.posargs or ["src", "tests/unit", "tests/simulation", "tests/site"]))
+    places = ["src", "tests/unit", "tests/simulation", "tests/site"]
+    python(session, "-m", "pytest", "-m", "not built", *(session.posargs or places))
 
 
 @nox.session(default=False)
@@ -124,12 +126,11 @@ def lint(session: nox.Session) -> None:
         session.run("bash", "-n", script)
 
 
-if __name__ == "__main__":
-    nox.main()
-
-
 @nox.session(default=False)
 def browser(session: nox.Session) -> None:
     """The built site in a browser: copy buttons, search, keyboard, accessibility, weight. Needs chromium."""
     environment(session)
     python(session, "-m", "pytest", *(session.posargs or ["tests/browser"]))
+
+if __name__ == "__main__":
+    nox.main()

@@ -93,6 +93,13 @@ def tiny_site(tmp_path: Path) -> TinySite:
     return site
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that look at the real site."""
+    for item in items:
+        if "built_site" in getattr(item, "fixturenames", ()):
+            item.add_marker("built")
+
+
 @pytest.fixture(scope="session")
 def built_site() -> Path:
     """The real site.
