@@ -46,6 +46,17 @@ def recording_of(env: BuildEnvironment, path: Path) -> Recording | None:
     return recording
 
 
+def seconds(elapsed: str) -> str:
+    """Reads Slurm's form of a duration.
+
+    >>> seconds("00:01:17"), seconds("1-00:00:00")
+    ('77 s', '86400 s')
+    """
+    days, _, clock = elapsed.rpartition("-")
+    hours, minutes, rest = (int(part) for part in clock.split(":"))
+    return f"{((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest} s"
+
+
 def stamp(recording: Recording) -> str:
     """Says in one line how, where and when something ran."""
     versions = [f"{NAMES.get(name, name)} {version}" for name, version in recording.versions.items()]
@@ -53,7 +64,8 @@ def stamp(recording: Recording) -> str:
         place = f"Ran on {versions[0]}" if versions and "slurm" in recording.versions else "Ran on Slurm"
         rest = [text for text in versions if not text.startswith("Slurm")]
         others = [f"also on {NAMES['slurm']} {other['slurm']}" for other in recording.also if "slurm" in other]
-        parts = [place, recording.date, *rest, *others]
+        took = [f"in {seconds(recording.accounting[0]['Elapsed'])}"] if recording.accounting else []
+        parts = [" ".join([place, *took]), recording.date, *rest, *others]
     else:
         place = "Ran in the local simulation" if recording.where == "simulation" else "Ran as a plain process"
         parts = [place, recording.date, *versions]
