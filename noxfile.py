@@ -105,7 +105,7 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Unit tests, doctests, properties, and every example under simulation."""
     environment(session)
-    places = ["src", "tests/unit", "tests/simulation", "tests/site"]
+    places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
     python(session, "-m", "pytest", "-m", "not built", *(session.posargs or places))
 
 
