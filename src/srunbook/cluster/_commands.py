@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-import secrets
 import shutil
 import subprocess
 import time
@@ -145,14 +145,15 @@ def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path]
     if not script.is_file():
         raise SpecificationError(f"no such script: {script}. Give a file, as in slurm/jax_multinode/allreduce.sbatch")
     _check(state, user, "login")
-    name = f"{script.stem}-{secrets.token_hex(3)}"
-    folder = state.folder / "home" / user / name
+    home = state.folder / "home" / user
+    names = itertools.chain([script.stem], (f"{script.stem}-{number}" for number in itertools.count(2)))
+    folder = home / next(name for name in names if not (home / name).exists())
     folder.mkdir(mode=0o755)
     for path in [script, *companions(script.resolve()), *extra]:
         shutil.copyfile(path, folder / path.name)
     for path in [folder, *folder.iterdir()]:
         os.chown(path, USER_IDS[user], USER_IDS[user])
-    return f"/home/{user}/{name}"
+    return f"/home/{user}/{folder.name}"
 
 
 def submit(

@@ -106,7 +106,11 @@ def _build(root: Root, definition: Path, images: Path, arguments: dict[str, str]
     if CERTIFICATES.exists():  # what this machine trusts, its building trusts
         binds.append(Bind(CERTIFICATES, CERTIFICATES))
         options.append(f"--bind={CERTIFICATES}")
-    command = ["apptainer", "build", *options, "/work/jax.sif", f"/definition/{definition.name}"]
+    command = ["apptainer", "build", "--fakeroot", *options, "/work/jax.sif", f"/definition/{definition.name}"]
+    # In a user namespace root has every capability, whatever this machine withholds; it maps these numbers.
+    numbers = work / "subids"
+    numbers.write_text("root:100000:65536\n", encoding="ascii")
+    binds += [Bind(numbers, Path(f"/etc/{name}")) for name in ("subuid", "subgid")]
     log = images / "build.log"
     with log.open("wb") as stream:
         result = subprocess.run(

@@ -92,7 +92,7 @@ cd /
 umount -l /.old
 rmdir /.old
 """
-"""Makes a machine of a root; the arguments are its name, the folder in memory, its GPUs, what is bound into it, `--`."""
+"""Makes a machine of a root; its arguments are its name, the folder in memory, its GPUs, what is bound, and `--`."""
 
 MEMBER = f"""\
 set -eu
@@ -268,9 +268,13 @@ def _first(state: State) -> int:
     return found[0]
 
 
+_STARTED: list[subprocess.Popen[str]] = []
+"""What this process has started and not yet seen end; most of it outlives this process."""
+
+
 def _start(command: list[str], log: Path) -> subprocess.Popen[str]:
     with log.open("ab") as errors:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -280,6 +284,8 @@ def _start(command: list[str], log: Path) -> subprocess.Popen[str]:
             start_new_session=True,
             cwd="/",
         )
+    _STARTED.append(process)
+    return process
 
 
 def _await_ready(process: subprocess.Popen[str], log: Path) -> None:
@@ -363,6 +369,7 @@ def destroy(state: State, *, timeout: float = 20.0) -> None:
         os.kill(state.supervisor[0], signal.SIGKILL)  # its child is killed with it, by the kernel
         while any(start_time(process) is not None for process in [state.supervisor[0], *first]):
             _wait(deadline, "processes of the cluster are still alive")
+    _STARTED[:] = [process for process in _STARTED if process.poll() is None]
     for path in state.groups:
         while Path(path).exists():
             _remove_group(Path(path))

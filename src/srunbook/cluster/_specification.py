@@ -59,7 +59,7 @@ def parse_memory(text: str) -> int:
     mebibytes = int(match[1]) * _UNITS[match[2]]
     if not lowest <= mebibytes <= highest:
         raise SpecificationError(
-            f"memory {text!r}: a node may claim {lowest}M to {highest // 1024}G, as in --memory 64G"
+            f"memory {text!r}: allowed are {lowest}M to {highest // 1024}G, as in --memory 64G"
         )
     return mebibytes
 

@@ -1,0 +1,215 @@
+"""The slurm tier: clusters that its tests share, and what a job script has to show for itself.
+
+Needs Linux and root. `--slurm` chooses the generation (22.05 by default, `all` for every one); `--record` writes what
+the scripts printed beside them, in place of comparing it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from srunbook import cluster
+from srunbook.cluster import Job, Specification, State
+from srunbook.formats import (
+    Mask,
+    Recording,
+    StartRecord,
+    compare,
+    parse_records,
+    read_recording,
+    recording_path,
+    write_recording,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MASKS = (
+    Mask(r"\b(JobId|JOBID)=\d+", r"\1=<id>", "Slurm numbers jobs as they come"),
+    Mask(r'"job": "\d+"', '"job": "<id>"', "Slurm numbers jobs as they come"),
+    Mask(r"\b[Jj]ob \d+", "job <id>", "Slurm numbers jobs as they come"),
+    Mask(r"-\d+\.(out|err)\b", r"-<id>.\1", "the job's number is part of the name"),
+    Mask(r'"pid": \d+', '"pid": <pid>', "the kernel numbers processes as they come"),
+    Mask(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", "the job ran at another time"),
+    Mask(r"(RunTime|PreemptEligibleTime|LastSchedEval|Scheduler)=\S+", r"\1=<time>", "when Slurm looked at the job"),
+    Mask(r"Priority=\d+", "Priority=<number>", "every later job has a lower one"),
+    Mask(r"(AllocNode:Sid=\S+):\d+", r"\1:<pid>", "the kernel numbers sessions as they come"),
+    Mask(r"/home/(\w+)/[\w.-]+", r"/home/\1/<folder>", "each submission has a folder of its own"),
+    Mask(r"(10\.77\.0\.\d+|node\d+):\d+", r"\1:<port>", "ports are derived from the job's number"),
+    Mask(r"\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "<log> ", "time and thread of a log line of JAX"),
+    Mask(r"(\"params_sha256\": )\"[0-9a-f]{64}\"", r'\1"<hash>"', "sums over a network round in the order of arrival"),
+    Mask(r"(loss \d+\.\d{4})\d+", r"\1", "sums over a network round in the order of arrival"),
+    Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),
+)
+
+GENERATION_LINES = re.compile(r"^ *(\w+=|JobId=)")
+"""Lines of `scontrol show job`, whose fields differ between generations."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--slurm`."""
+    known = [*cluster.GENERATIONS, cluster.NEWEST, "all"]
+    parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
+
+
+def generations(config: pytest.Config) -> list[str]:
+    """The generations that the tests of the cluster run on."""
+    chosen = config.getoption("--slurm")
+    return list(cluster.GENERATIONS) if chosen == "all" else [chosen]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test on every chosen generation, one after the other."""
+    if "generation" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
+        metafunc.parametrize("generation", generations(metafunc.config), scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives these tests time to make a root the first time."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def slurm(generation: str) -> Iterator[State]:
+    """A cluster of four nodes."""
+    specification = Specification(name=f"tier-{generation.replace('.', '-')}", slurm=generation)
+    cluster.down(specification.name)
+    state = cluster.up(specification, say=print)
+    yield state
+    cluster.down(specification.name)
+
+
+@pytest.fixture
+def as_user(slurm: State) -> Callable[..., str]:
+    """Runs a command as the ordinary user and returns what it said; it has to succeed."""
+
+    def run(*command: str, user: str = cluster.USER, timeout: float = 60) -> str:
+        result = cluster.capture(slurm, command, user=user, timeout=timeout)
+        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    return run
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the directives of a script ask for.
+
+    Args:
+        world_size: Number of tasks of its step.
+        container: Whether it needs Apptainer.
+    """
+
+    world_size: int
+    container: bool
+
+    @classmethod
+    def of(cls, script: Path) -> Expectation:
+        """Reads a script."""
+        text = script.read_text(encoding="utf-8")
+        asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
+        world_size = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
+        return cls(world_size, "singularity run" in text)
+
+
+class Proof:
+    """Decides whether a job did what its script is for, and keeps or compares its output."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @staticmethod
+    def shortcomings(script: Path, job: Job) -> list[str]:
+        """What is missing in a job's accounting and in the lines of its ranks."""
+        found = [
+            f"{row['JobID']} is {row['State']} {row['ExitCode']}"
+            for row in job.rows
+            if (row["State"], row["ExitCode"]) != ("COMPLETED", "0:0")
+        ]
+        if not job.rows:
+            found.append("accounting knows nothing of the job")
+        lines = job.output.splitlines()
+        size = Expectation.of(script).world_size
+        ranks = {int(match[1]) for line in lines if (match := re.match(r"\s*\[?(\d+)[\]:] ", line))}
+        if missing := set(range(size)) - ranks:
+            found.append(f"nothing was printed by rank {', '.join(map(str, sorted(missing)))} of {size}")
+        records = parse_records(lines)
+        if records:
+            starts = sorted(record.rank for record in records if isinstance(record, StartRecord))
+            ends = sorted(record.rank for record in records if not isinstance(record, StartRecord))
+            found += [
+                f"records {what} are of ranks {ranks}, and there should be one of each of {size}"
+                for what, ranks in (("start", starts), ("end", ends))
+                if ranks != list(range(size))
+            ]
+            sizes = {record.world_size for record in records if isinstance(record, StartRecord)}
+            if sizes != {size}:
+                found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {size} tasks")
+        return found
+
+    def difference(self, script: Path, job: Job, recording: Recording) -> str | None:
+        """In what a job differs from the recording of its script, as far as it is comparable."""
+        if recording.source_sha256 != hashlib.sha256(script.read_bytes()).hexdigest():
+            return "the recording is of another version of the script"
+        printed, recorded = job.output.splitlines(), list(recording.output)
+        if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
+            printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
+        return compare(recorded, printed, MASKS, ordered=False)
+
+    def record(self, script: Path, job: Job, *, home: bool) -> None:
+        """Writes the recording of a script, or adds this generation to it."""
+        path = recording_path(script)
+        today = datetime.now(UTC).date().isoformat()
+        sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
+        earlier = read_recording(path) if path.exists() else None
+        here = {"slurm": self.state.root["slurm"], "date": today}
+        if not home:
+            assert earlier is not None, f"{script.name} has to be recorded on its own generation first"
+            others = [item for item in earlier.also if item["slurm"] != here["slurm"]]
+            also = sorted([*others, here], key=lambda item: item["slurm"])
+            write_recording(path, replace(earlier, also=also))
+            return
+        also = earlier.also if earlier and earlier.source_sha256 == sha256 else []
+        recording = Recording(
+            command=f"sbatch {script.name}",
+            where="slurm",
+            date=today,
+            source_sha256=sha256,
+            output=tuple(job.output.splitlines()),
+            versions=self.versions(script, job),
+            plugins={name: self.state.plugins[name] for name in ("proctrack", "task")},
+            accounting=job.rows,
+            also=also,
+        )
+        write_recording(path, recording)
+
+    def versions(self, script: Path, job: Job) -> dict[str, str]:
+        """Versions that mattered for a job."""
+        versions = {"slurm": self.state.root["slurm"]}
+        if Expectation.of(script).container:
+            versions["apptainer"] = self.state.root["versions"]["apptainer"].split("+")[0]
+        else:
+            versions["python"] = platform.python_version()
+        programs = re.findall(r"\b[\w.-]+\.py\b", script.read_text(encoding="utf-8"))
+        folder = ROOT / "examples" / script.parent.name
+        texts = [(folder / name).read_text(encoding="utf-8") for name in programs if (folder / name).exists()]
+        for name in ("jax", "torch", "lightning"):
+            if any(re.search(rf"^(import|from) {name}\b", text, re.MULTILINE) for text in texts):
+                versions[name] = importlib.metadata.version(name)
+        return versions
+
+
+@pytest.fixture
+def proof(slurm: State) -> Proof:
+    """Judges jobs of the cluster."""
+    return Proof(slurm)
