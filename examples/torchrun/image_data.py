@@ -8,6 +8,7 @@ Only rank 0 calls a reader; all other processes get from it what it returned.
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +49,15 @@ def read_idx(folder: Path, name: str) -> np.ndarray:
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if not found:
         raise ValueError(f"{folder} has no {name} and no {name}.gz: --data-dir says where they are")
+    content = found[0].read_bytes()
     try:
-        opened = gzip.open(found[0]) if found[0].suffix == ".gz" else found[0].open("rb")
-        with opened as file:
-            content = file.read()
+        if found[0].suffix == ".gz":
+            content = gzip.decompress(content)
         dimensions = content[3] if content[:3] == b"\0\0\x08" else 0
         shape = [int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4)]
-        pixels = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
-        return pixels.reshape(shape).copy()
-    except (EOFError, ValueError, gzip.BadGzipFile):
-        raise ValueError(f"{found[0]} is damaged or no IDX file: download it again") from None
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+    except (EOFError, ValueError, gzip.BadGzipFile, zlib.error):
+        raise ValueError(f"{found[0]} is damaged, or no IDX file: download it again") from None
 
 
 def read_folder(folder: Path) -> tuple[Dataset, Dataset, int]:

@@ -6,33 +6,33 @@
 
 You should now see a line for each epoch, and an accuracy above 97% at the end.
 The losses are those of one process: the processes share one global batch.
+Needs image_data.py and epoch_files.py beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
-import io
 import json
 import os
-import re
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from epoch_files import draw_curves, prepare_folder, save
 from image_data import DATASETS
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
 
 SEED = 0
@@ -204,76 +204,6 @@ def get_dataloader(dataset: Dataset, settings: argparse.Namespace, train: bool) 
     )
 
 
-# The files: rank 0 writes them ---------------------------------------------------
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all, whatever happens meanwhile."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, the newest last."""
-    found = folder.glob("checkpoint_epoch_*.pt")
-    return sorted(found, key=lambda path: int(re.sub(r"\D", "", path.name)))
-
-
-def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
-    """Makes the folder for checkpoints; returns the newest one there is, where wanted."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot make --checkpoint-dir {folder}: {error.strerror}") from None
-    write_whole(folder / ".probe", b"")  # better now than after an epoch
-    (folder / ".probe").unlink()
-    found = checkpoints(folder)
-    if not found:
-        return None
-    if not resume:
-        raise ValueError(f"{folder} holds {found[-1].name}: give --resume or another --checkpoint-dir")
-    try:
-        return torch.load(found[-1], map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds here, and all mean one thing
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{found[-1]} is damaged: delete it to go on from the one before ({reason})") from None
-
-
-def save(folder: Path, state: dict[str, Any]) -> None:
-    """Writes the checkpoint of an epoch, and the metrics up to it."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_whole(folder / f"checkpoint_epoch_{state['epoch']}.pt", buffer.getvalue())
-    text = io.StringIO()
-    table = csv.DictWriter(text, state["history"][0])
-    table.writeheader()
-    table.writerows(state["history"])
-    write_whole(folder / "metrics.csv", text.getvalue().encode())
-
-
-def draw_curves(folder: Path, history: list[dict[str, float]]) -> None:
-    """Draws loss and accuracy of all epochs."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
-        for part in ("train", "test"):
-            axes.plot(*zip(*((row["epoch"], row[f"{part}_{name}"]) for row in history)), label=part)
-        axes.set(xlabel="epoch", ylabel=name)
-        axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture)
-    write_whole(folder / "curves.png", picture.getvalue())
-
-
 # The training --------------------------------------------------------------------
 
 
@@ -296,38 +226,46 @@ def means(batches: list[torch.Tensor], device: torch.device) -> tuple[float, flo
     return loss / count, right / count
 
 
-def train_epoch(
-    settings: argparse.Namespace,
-    model: DDP,
-    loader: DataLoader,
-    optimizer: torch.optim.Optimizer,
-    device: torch.device,
-    epoch: int,
-) -> tuple[float, float, int]:
+@dataclass
+class Training:
+    """What a training works with."""
+
+    settings: argparse.Namespace
+    device: torch.device
+    model: DistributedDataParallel
+    optimizer: torch.optim.Optimizer
+    loader: DataLoader
+    test_loader: DataLoader
+
+
+def train_epoch(training: Training, epoch: int) -> tuple[float, float, int]:
     """Trains for one epoch; returns mean loss, accuracy, and the number of steps."""
+    device, model = training.device, training.model
     model.train()
+    training.loader.sampler.set_epoch(epoch)  # without it, the same order in each epoch
     batches = []
-    for images, labels in progress(loader):
+    for images, labels in progress(training.loader):
         labels = labels.to(device, non_blocking=True)
-        optimizer.zero_grad()
+        training.optimizer.zero_grad()
         outputs = model(floats(images, device))
         loss = cross_entropy(outputs, labels)
         loss.backward()  # in here DDP averages the gradients over all processes
-        optimizer.step()
+        training.optimizer.step()
         batches.append(sums(loss, outputs, labels))
     return *means(batches, device), len(batches)
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, loader: DataLoader, device: torch.device) -> tuple[float, float]:
+def evaluate(training: Training) -> tuple[float, float]:
     """Mean loss and accuracy on images that the model was not trained on."""
+    model = training.model.module
     model.eval()
     batches = []
-    for images, labels in loader:
-        labels = labels.to(device, non_blocking=True)
-        outputs = model(floats(images, device))
+    for images, labels in training.test_loader:
+        labels = labels.to(training.device, non_blocking=True)
+        outputs = model(floats(images, training.device))
         batches.append(sums(cross_entropy(outputs, labels), outputs, labels))
-    return means(batches, device)
+    return means(batches, training.device)
 
 
 def progress(loader: DataLoader) -> Iterator[Any]:
@@ -339,78 +277,93 @@ def progress(loader: DataLoader) -> Iterator[Any]:
             print(f"\r[{bar:40}] {done}/{len(loader)}", end=end, file=sys.stderr, flush=True)
 
 
-def warm_up(model: DDP, image: torch.Tensor, device: torch.device) -> None:
+def warm_up(model: DistributedDataParallel, image: torch.Tensor, device: torch.device) -> None:
     """Makes one backward pass and throws its gradients away.
 
     At its first step DDP groups the gradients otherwise than at all later ones, and
     sums of floats depend on the grouping. This makes the first step after a resume
-    like any other, so that it computes, bit for bit, what it would have without it.
+    like any other: it computes, bit for bit, what it would have without the break.
     """
     model(floats(image.unsqueeze(0), device)).sum().backward()
     model.zero_grad()
 
 
-def restore(state: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Puts a checkpoint into the model, the optimizer, and whatever else is there."""
-    try:
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"the checkpoint is of another model or program ({reason})") from None
+def start_line(device: torch.device, nodes: int) -> str:
+    """What rank 0 says at the start."""
+    world = dist.get_world_size()
+    return (
+        f"Starting distributed training on {world} {'GPUs' if device.type == 'cuda' else 'CPU processes'} "
+        f"(nodes x processes: {nodes} x {world // nodes}, backend: {dist.get_backend()}), master node: {host()}"
+    )
 
 
-def run(settings: argparse.Namespace, complaint: ValueError | None, build: Any, train: Any, **more: Any) -> None:
-    """Trains a model from `build` by calling `train` for each epoch.
-
-    `more` are parts of the training, beside model and optimizer, that have a state.
-    """
+def prepare(settings: argparse.Namespace, complaint: ValueError | None, build: Any) -> Training:
+    """Joins the processes, reads the data, and makes the model, in this order."""
     device = setup_distributed(settings.timeout)
     with one_voice():
         if complaint:
             raise complaint
     nodes = check_world()
-    rank, world = dist.get_rank(), dist.get_world_size()
     start_record(device)
-    if rank == 0:
-        say(
-            f"Starting distributed training on {world} {'GPUs' if device.type == 'cuda' else 'CPU processes'} "
-            f"(nodes x processes: {nodes} x {world // nodes}, backend: {dist.get_backend()})"
-        )
-        say(f"Master node: {host()}")
+    if dist.get_rank() == 0:
+        say(start_line(device, nodes))
+
     images, test_images, classes = from_rank_0(lambda: DATASETS[settings.dataset](settings.data_dir))
-    state = from_rank_0(lambda: prepare_folder(settings.checkpoint_dir, settings.resume))
+    world, batch_size = dist.get_world_size(), settings.batch_size
     with one_voice():
         if len(images) < world:
-            raise ValueError(f"{world} processes, but only {len(images)} images to train on; start fewer")
-        if settings.batch_size % world or settings.batch_size > len(images):
+            raise ValueError(f"{world} processes for {len(images)} images to train on: start fewer")
+        if batch_size % world or batch_size > len(images):
             raise ValueError(
-                f"--batch-size {settings.batch_size} is for all {world} processes together: "
-                f"a multiple of {world}, up to the {len(images)} images, such as {world * max(1, 64 // world)}"
+                f"--batch-size {batch_size} is shared by {world} processes, of {len(images)} images: "
+                f"give a multiple of {world}, such as {world * max(1, min(64, len(images)) // world)}"
             )
-    loader = get_dataloader(images, settings, train=True)
-    test_loader = get_dataloader(test_images, settings, train=False)
-
-    torch.manual_seed(SEED)  # the same initial parameters on all ranks
+    torch.manual_seed(SEED)  # the same first parameters on all ranks
     channels, size, _ = images[0][0].shape
-    model = DDP(build(channels, size, classes).to(device))
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=0.9)
-    parts = {"model": model.module, "optimizer": optimizer, **more}
+    model = DistributedDataParallel(build(channels, size, classes).to(device))
     warm_up(model, images[0][0], device)
-    history: list[dict[str, float]] = []
-    if state:
-        with one_voice():
-            restore(state, parts)
-        history = state["history"]
-        if rank == 0:
-            say(f"Resuming after epoch {len(history)}")
+    return Training(
+        settings,
+        device,
+        model,
+        torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=0.9),
+        get_dataloader(images, settings, train=True),
+        get_dataloader(test_images, settings, train=False),
+    )
 
+
+def resume(training: Training, parts: dict[str, Any]) -> list[dict[str, float]]:
+    """Goes on from the newest checkpoint, where there is one; returns its metrics."""
+    folder, wanted = training.settings.checkpoint_dir, training.settings.resume
+    state = from_rank_0(lambda: prepare_folder(folder, wanted))
+    if not state:
+        return []
+    with one_voice():
+        try:
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+            history = state["history"]
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"the checkpoint in {folder} is of another model: {reason}") from None
+    if dist.get_rank() == 0:
+        say(f"Resuming after epoch {len(history)}")
+    return history
+
+
+def fit(training: Training, train: Callable[[Training, int], tuple[float, float, int]], **more: Any) -> None:
+    """Trains for all epochs by calling `train`.
+
+    `more` are objects with a state to save, beside the model and the optimizer.
+    """
+    settings, rank = training.settings, dist.get_rank()
+    parts = {"model": training.model.module, "optimizer": training.optimizer, **more}
+    history = resume(training, parts)
     steps = 0
     for epoch in range(len(history) + 1, settings.epochs + 1):
         start = time.monotonic()
-        loader.sampler.set_epoch(epoch)  # another order in each epoch
-        loss, accuracy, made = train(settings, model, loader, optimizer, device, epoch)
-        test_loss, test_accuracy = evaluate(model.module, test_loader, device)
+        loss, accuracy, made = train(training, epoch)
+        test_loss, test_accuracy = evaluate(training)
         steps += made
         row = {"epoch": epoch, "train_loss": loss, "train_accuracy": accuracy}
         row |= {"test_loss": test_loss, "test_accuracy": test_accuracy}
@@ -423,7 +376,7 @@ def run(settings: argparse.Namespace, complaint: ValueError | None, build: Any, 
                 save(settings.checkpoint_dir, {**saved, "epoch": epoch, "history": history})
     if rank == 0:
         draw_curves(settings.checkpoint_dir, history)
-    end_record(model.module, steps)
+    end_record(training.model.module, steps)
     dist.barrier()  # nobody leaves before rank 0 has written everything
     dist.destroy_process_group()
 
@@ -459,11 +412,10 @@ class Parser(argparse.ArgumentParser):
 
     def check(self, settings: argparse.Namespace) -> None:
         """Refuses settings that cannot be."""
-        for name in ("epochs", "batch_size", "learning_rate", "timeout"):
-            if not 0 < getattr(settings, name) < float("inf"):
-                raise ValueError(f"--{name.replace('_', '-')} {getattr(settings, name)}: give more than 0")
-        if settings.num_workers < 0:
-            raise ValueError(f"--num-workers {settings.num_workers}: give 0 or more")
+        for name, value in vars(settings).items():
+            none = name == "num_workers" and value == 0
+            if type(value) in (int, float) and not (none or 0 < value < float("inf")):
+                raise ValueError(f"--{name.replace('_', '-')} {value}: give more than 0")
         if settings.dataset not in DATASETS:
             raise ValueError(f"--dataset {settings.dataset}: give one of {', '.join(DATASETS)}")
 
@@ -471,7 +423,7 @@ class Parser(argparse.ArgumentParser):
 @record  # torchrun shows the traceback of the first process that failed
 def main() -> None:
     settings, complaint = Parser("Train a small network with DDP.").settings()
-    run(settings, complaint, SimpleConvNet, train_epoch)
+    fit(prepare(settings, complaint, SimpleConvNet), train_epoch)
 
 
 if __name__ == "__main__":

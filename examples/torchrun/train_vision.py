@@ -20,10 +20,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy, pad
-from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader
-from train_distributed import SEED, Parser, floats, means, progress, run, sums
+from train_distributed import SEED, Parser, Training, fit, floats, means, prepare, progress, sums
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -53,7 +51,7 @@ class Block(nn.Module):
 class SmallResNet(nn.Module):
     """Three residual blocks, for small images."""
 
-    def __init__(self, channels: int, size: int, classes: int, recompute: bool = False) -> None:
+    def __init__(self, channels: int, _: int, classes: int, recompute: bool = False) -> None:
         super().__init__()
         self.recompute = recompute
         self.blocks = nn.ModuleList([Block(channels, 16, 1), Block(16, 32, 2), Block(32, 64, 2)])
@@ -74,46 +72,39 @@ def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     _, _, height, width = images.shape
     places = torch.randint(3, (len(images), 2), generator=generator).tolist()
     larger = pad(images, (1, 1, 1, 1))
-    cut = [i[:, y : y + height, x : x + width] for i, (y, x) in zip(larger, places)]
+    cut = [i[:, y : y + height, x : x + width] for i, (y, x) in zip(larger, places, strict=True)]
     return torch.stack(cut)
 
 
-def train_epoch(
-    settings: argparse.Namespace,
-    model: DDP,
-    loader: DataLoader,
-    optimizer: torch.optim.Optimizer,
-    device: torch.device,
-    epoch: int,
-    scaler: torch.amp.GradScaler,
-) -> tuple[float, float, int]:
+def train_epoch(training: Training, epoch: int, scaler: torch.amp.GradScaler) -> tuple[float, float, int]:
     """Trains for one epoch; returns mean loss, accuracy, and the number of steps."""
+    settings, device, model = training.settings, training.device, training.model
     model.train()
-    batches = []
-    # The seed of the parameters is one for all ranks, this one is another for each.
+    training.loader.sampler.set_epoch(epoch)
+    # The seed of the parameters is one for all ranks; this one is another for each.
     seed = SEED + epoch * dist.get_world_size() + dist.get_rank()
     generator = torch.Generator().manual_seed(seed)
-    precision = PRECISIONS[settings.precision]
-    # The learning rate falls to zero along a cosine.
-    share = 0.5 + 0.5 * math.cos(math.pi * (epoch - 1) / settings.epochs)
-    for group in optimizer.param_groups:
+    for group in training.optimizer.param_groups:  # the rate falls along a cosine
+        share = 0.5 + 0.5 * math.cos(math.pi * (epoch - 1) / settings.epochs)
         group["lr"] = share * settings.learning_rate
-    for images, labels in progress(loader):
+    precision = PRECISIONS[settings.precision]
+    batches = []
+    for images, labels in progress(training.loader):
         images = shifted(floats(images, device), generator)
         labels = labels.to(device, non_blocking=True)
-        optimizer.zero_grad()
-        pieces = list(zip(images.chunk(settings.accumulate), labels.chunk(settings.accumulate)))
-        for number, (some, answers) in enumerate(pieces, 1):
-            # Only the last piece sends gradients to the other processes.
-            with nullcontext() if number == len(pieces) else model.no_sync():
+        training.optimizer.zero_grad()
+        pieces = torch.arange(len(labels)).chunk(settings.accumulate)
+        for piece in pieces:
+            # Gradients add up here, and go to the other processes with the last piece.
+            with nullcontext() if piece is pieces[-1] else model.no_sync():
                 with torch.autocast(device.type, precision, enabled=precision is not None):
-                    outputs = model(some)
-                    loss = cross_entropy(outputs, answers)
-                scaler.scale(loss * len(answers) / len(labels)).backward()
-            batches.append(sums(loss, outputs, answers))
-        scaler.step(optimizer)
+                    outputs = model(images[piece])
+                    loss = cross_entropy(outputs, labels[piece])
+                scaler.scale(loss * len(piece) / len(labels)).backward()
+            batches.append(sums(loss, outputs, labels[piece]))
+        scaler.step(training.optimizer)
         scaler.update()
-    return *means(batches, device), len(loader)
+    return *means(batches, device), len(training.loader)
 
 
 class VisionParser(Parser):
@@ -127,8 +118,6 @@ class VisionParser(Parser):
 
     def check(self, settings: argparse.Namespace) -> None:
         super().check(settings)
-        if settings.accumulate < 1:
-            raise ValueError(f"--accumulate {settings.accumulate}: give 1 or more")
         if settings.precision not in PRECISIONS:
             raise ValueError(f"--precision {settings.precision}: give one of {', '.join(PRECISIONS)}")
 
@@ -141,7 +130,7 @@ def main() -> None:
         "cuda" if torch.cuda.is_available() else "cpu", enabled=settings.precision == "float16"
     )
     build = partial(SmallResNet, recompute=settings.recompute)
-    run(settings, complaint, build, partial(train_epoch, scaler=scaler), scaler=scaler)
+    fit(prepare(settings, complaint, build), partial(train_epoch, scaler=scaler), scaler=scaler)
 
 
 if __name__ == "__main__":

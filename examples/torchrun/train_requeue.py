@@ -1,0 +1,158 @@
+"""Training that a time limit, a preemption or a dead node only interrupts.
+
+    torchrun --standalone --nproc-per-node 2 train_requeue.py  # two processes
+    sbatch run_requeue.sbatch                                  # several nodes
+
+Like train_distributed.py, but it saves within an epoch, stops at a signal, and goes on
+from the newest checkpoint at the very step. This one program needs `srunbook`:
+`Checkpoints` writes and checks, `StopSignal` lets all ranks stop at the same step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import cross_entropy
+from train_distributed import (
+    Parser,
+    SimpleConvNet,
+    Training,
+    end_record,
+    evaluate,
+    floats,
+    one_voice,
+    prepare,
+    say,
+    sums,
+)
+
+from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, CheckpointError, Checkpoints, StopSignal
+
+
+class Progress:
+    """Where a training stands: everything that a checkpoint holds."""
+
+    def __init__(self, training: Training, store: Checkpoints) -> None:
+        self.training, self.store = training, store
+        self.step = 0  # steps made since the first start
+        self.sums = self.zeros()  # [losses, right answers, images] of this epoch so far
+
+    def zeros(self) -> torch.Tensor:
+        return torch.zeros(3, dtype=torch.float64, device=self.training.device)
+
+    def save(self) -> None:
+        """Writes the checkpoint of this step."""
+        total = self.sums.clone()
+        dist.all_reduce(total)
+        tensors: dict[str, Any] = {"sums": total}
+        for name, value in self.training.model.module.named_parameters():
+            tensors[f"model.{name}"] = value.detach()
+            tensors[f"momentum.{name}"] = self.training.optimizer.state[value]["momentum_buffer"]
+        with one_voice():
+            try:
+                self.store.save(self.step, tensors, {"batch_size": self.training.settings.batch_size})
+            except CheckpointError as error:
+                raise OSError(str(error)) from None
+
+    def restore(self) -> None:
+        """Goes to the newest whole checkpoint, where there is one."""
+        named = dict(self.training.model.module.named_parameters())
+        expect: dict[str, Any] = {"sums": self.sums}
+        for name, value in named.items():
+            expect |= {f"model.{name}": value, f"momentum.{name}": value}
+        with one_voice():
+            try:
+                found = self.store.restore(expect=expect)
+            except CheckpointError as error:
+                raise OSError(str(error)) from None
+            if found and found.metadata["batch_size"] != self.training.settings.batch_size:
+                raise ValueError(f"this training was begun with --batch-size {found.metadata['batch_size']}")
+        if found is None:
+            return
+        self.step = found.step
+        if dist.get_rank() == 0:
+            self.sums += found.tensors["sums"].to(self.sums.device)
+            say(f"Resuming after step {self.step}")
+        for name, value in named.items():
+            value.data.copy_(found.tensors[f"model.{name}"])
+            momentum = found.tensors[f"momentum.{name}"].to(value.device)
+            self.training.optimizer.state[value]["momentum_buffer"] = momentum
+
+
+def train_step(training: Training, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Makes one step; returns what it adds to the metrics."""
+    training.model.train()
+    labels = labels.to(training.device, non_blocking=True)
+    training.optimizer.zero_grad()
+    outputs = training.model(floats(images, training.device))
+    loss = cross_entropy(outputs, labels)
+    loss.backward()
+    training.optimizer.step()
+    return sums(loss, outputs, labels)
+
+
+def end_epoch(progress: Progress, epoch: int) -> None:
+    """Prints the metrics of an epoch, and ends a training that has gone wrong for good."""
+    dist.all_reduce(progress.sums)
+    total, right, count = progress.sums.tolist()
+    progress.sums = progress.zeros()
+    _, test_accuracy = evaluate(progress.training)
+    if dist.get_rank() == 0:
+        say(
+            f"Epoch {epoch} - Avg Loss: {total / count:.6f}, Accuracy: {right / count:.2%}, "
+            f"Test Accuracy: {test_accuracy:.2%}"
+        )
+    if not math.isfinite(total):
+        if dist.get_rank() == 0:
+            print(f"error: the loss is {total}: a restart would not help", file=sys.stderr, flush=True)
+        dist.barrier()
+        dist.destroy_process_group()
+        sys.exit(EXIT_DO_NOT_REQUEUE)
+
+
+def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
+    """Trains from where `progress` stands to the last step, or to a signal."""
+    training, loader = progress.training, progress.training.loader
+    last = training.settings.epochs * len(loader)
+    for epoch in range(progress.step // len(loader) + 1, training.settings.epochs + 1):
+        loader.sampler.set_epoch(epoch)
+        made = progress.step % len(loader)
+        for images, labels in itertools.islice(loader, made, None):
+            progress.sums += train_step(training, images, labels)
+            progress.step += 1
+            if progress.step % len(loader) == 0:
+                end_epoch(progress, epoch)
+            stopped = stop.requested(progress.step)  # the same answer on all ranks
+            if stopped or progress.step == last or progress.step % save_every == 0:
+                progress.save()
+            if stopped and progress.step < last:
+                if dist.get_rank() == 0:
+                    say(f"Stopping after step {progress.step}: {stop.signal.name}")
+                stop.leave()  # rank 0 puts the job back into the queue
+
+
+@record
+def main() -> None:
+    parser = Parser("Train a small network that goes on after an interruption.")
+    parser.add_argument("--save-every", type=int, default=50, help="steps from save to save")
+    training = prepare(*parser.settings(), SimpleConvNet)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    folder = training.settings.checkpoint_dir
+    progress = Progress(training, Checkpoints(folder, process_id=rank, num_processes=world, barrier=dist.barrier))
+    progress.restore()
+    first = progress.step
+    with StopSignal() as stop:
+        run(progress, stop, training.settings.save_every)
+    end_record(training.model.module, progress.step - first)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
