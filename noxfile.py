@@ -110,6 +110,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def slurm(session: nox.Session) -> None:
+    """Every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`). Needs Linux and root."""
+    environment(session)
+    chosen = [argument for argument in session.posargs if not argument.startswith("-") and "/" in argument]
+    python(session, "-m", "pytest", *([] if chosen else ["tests/slurm"]), *session.posargs)
+
+
+@nox.session(default=False)
 def lint(session: nox.Session) -> None:
     """Style, types, spelling, shell scripts, workflow files."""
     environment(session)
@@ -131,6 +139,7 @@ def browser(session: nox.Session) -> None:
     """The built site in a browser: copy buttons, search, keyboard, accessibility, weight. Needs chromium."""
     environment(session)
     python(session, "-m", "pytest", *(session.posargs or ["tests/browser"]))
+
 
 if __name__ == "__main__":
     nox.main()

@@ -106,11 +106,13 @@ class Expectation:
     """What the directives of a script ask for.
 
     Args:
-        world_size: Number of tasks of its step.
+        tasks: Number of tasks of its step.
+        ranks: Number of ranks, or None where the script decides that when it runs.
         container: Whether it needs Apptainer.
     """
 
-    world_size: int
+    tasks: int
+    ranks: int | None
     container: bool
 
     @classmethod
@@ -118,8 +120,9 @@ class Expectation:
         """Reads a script."""
         text = script.read_text(encoding="utf-8")
         asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
-        world_size = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
-        return cls(world_size, "singularity run" in text)
+        tasks = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
+        launches_itself = "torchrun" in text  # one task for each node starts several ranks there
+        return cls(tasks, None if launches_itself else tasks, "singularity run" in text)
 
 
 class Proof:
@@ -139,12 +142,16 @@ class Proof:
         if not job.rows:
             found.append("accounting knows nothing of the job")
         lines = job.output.splitlines()
-        size = Expectation.of(script).world_size
-        ranks = {int(match[1]) for line in lines if (match := re.match(r"\s*\[?(\d+)[\]:] ", line))}
-        if missing := set(range(size)) - ranks:
-            found.append(f"nothing was printed by rank {', '.join(map(str, sorted(missing)))} of {size}")
+        expected = Expectation.of(script)
+        speaking = {int(match[1]) for line in lines if (match := re.match(r"\s*\[?(\d+)[\]:] ", line))}
+        if missing := set(range(expected.tasks)) - speaking:
+            found.append(f"nothing was printed by rank {', '.join(map(str, sorted(missing)))} of {expected.tasks}")
         records = parse_records(lines)
         if records:
+            sizes = {record.world_size for record in records if isinstance(record, StartRecord)}
+            size = expected.ranks or max(sizes, default=expected.tasks)
+            if sizes != {size} or size % expected.tasks:
+                found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {expected.tasks} tasks")
             starts = sorted(record.rank for record in records if isinstance(record, StartRecord))
             ends = sorted(record.rank for record in records if not isinstance(record, StartRecord))
             found += [
@@ -152,9 +159,6 @@ class Proof:
                 for what, ranks in (("start", starts), ("end", ends))
                 if ranks != list(range(size))
             ]
-            sizes = {record.world_size for record in records if isinstance(record, StartRecord)}
-            if sizes != {size}:
-                found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {size} tasks")
         return found
 
     def difference(self, script: Path, job: Job, recording: Recording) -> str | None:

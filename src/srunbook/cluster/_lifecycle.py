@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from srunbook.cluster._configuration import choose_plugins
 from srunbook.cluster._daemons import await_idle, node_states, start_daemons, write_files
 from srunbook.cluster._errors import ClusterError
 from srunbook.cluster._faults import shape_link
+from srunbook.cluster._images import ensure_image
 from srunbook.cluster._machine import cache_folder, check_machine, has_cgroup_v1
 from srunbook.cluster._namespaces import (
     connect,
@@ -40,6 +42,10 @@ def up(specification: Specification, *, mirror: str | None = None, say: Callable
     """
     check_machine()
     root = ensure_root(specification.slurm, mirror=mirror, say=say)
+    try:
+        ensure_image(root, sys.executable, say=say)
+    except ClusterError as error:
+        say(f"the cluster comes up without the image of JAX, which only container scripts need: {error}")
     with locked(specification.name):
         earlier = read_state(specification.name)
         if earlier and earlier.alive and earlier.phase == "ready":
