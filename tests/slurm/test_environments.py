@@ -9,8 +9,6 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from srunbook import cluster
 from srunbook.formats import write_whole
 
@@ -186,44 +184,3 @@ def test_differences_between_generations_are_those_recorded(slurm, tmp_path, req
         write_whole(TABLE, stream.getvalue())
 
     assert {question: rows[question][generation] for question in answers} == answers
-
-
-@pytest.mark.parametrize("generation_recorded", [path.stem for path in sorted(RECORDED.glob("*.json"))])
-def test_the_simulation_gives_what_was_recorded(generation_recorded):
-    """The simulation gives each task the variables that the real srun gave, and the values that are fixed."""
-    from srunbook.simulate._environment import Job, step_environment
-    from srunbook.slurm import expand_hostlist, expand_tasks
-
-    data = json.loads((RECORDED / f"{generation_recorded}.json").read_text(encoding="utf-8"))
-    problems = []
-    for entry in data["layouts"]:
-        real = entry["tasks"]
-        job = Job(
-            job_id=int(real[0]["SLURM_JOB_ID"]),
-            nodes=tuple(expand_hostlist(real[0]["SLURM_STEP_NODELIST"])),
-            tasks_per_node=tuple(expand_tasks(real[0]["SLURM_STEP_TASKS_PER_NODE"])),
-            cpus_per_task=entry["layout"].get("cpus_per_task"),
-            gpus_per_node=entry["layout"].get("gpus_per_node", 0),
-            uniform=isinstance(entry["layout"]["ntasks_per_node"], int),
-            generation=generation_recorded,
-            directory=Path("/tmp"),
-        )
-        for task, wanted in zip(job.tasks(), real, strict=True):
-            given = step_environment(task)
-            where = f"{entry['sbatch']} rank {task.rank}"
-            for name in sorted(set(wanted) - set(given) - set(NOT_SIMULATED)):
-                problems.append(f"{where}: {name}={wanted[name]} is not given")
-            for name in sorted(set(given) - set(wanted)):
-                problems.append(f"{where}: {name}={given[name]} is given, and srun gives none")
-            for name in sorted(set(given) & set(wanted) - set(OWN_VALUE)):
-                if given[name] != wanted[name]:
-                    problems.append(f"{where}: {name} is {given[name]!r}, and srun gives {wanted[name]!r}")
-
-    assert not problems, "\n".join(problems[:60])
-
-
-NOT_SIMULATED: dict[str, str] = {}
-"""Variables that the simulation leaves out, each with the reason."""
-
-OWN_VALUE: dict[str, str] = {}
-"""Variables whose value is that of the place, each with the reason."""

@@ -205,7 +205,7 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_JOB_USER": Variable(_user),
     "SLURM_JOB_UID": Variable(lambda _: os.getuid()),
     "SLURM_JOB_GID": Variable(lambda _: os.getgid()),
-    "SLURM_JOB_GROUP": Variable(_group, since="24.11"),
+    "SLURM_JOB_GROUP": Variable(_group, since="26.05"),
     "SLURM_SUBMIT_DIR": Variable(lambda task: task.job.directory),
     "SLURM_SUBMIT_HOST": Variable(lambda _: socket.gethostname()),
     "SLURM_CLUSTER_NAME": Variable(lambda _: "simulation"),
