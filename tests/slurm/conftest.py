@@ -50,8 +50,8 @@ MASKS = (
     Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),
 )
 
-GENERATION_LINES = re.compile(r"^ *(\w+=|JobId=)")
-"""Lines of `scontrol show job`, whose fields differ between generations."""
+GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
+"""Lines of `scontrol show job`, whose fields and empty lines differ between generations."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

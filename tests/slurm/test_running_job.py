@@ -1,0 +1,99 @@
+"""The commands of the page "Looking into a running job", each tried on a job that runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from srunbook import cluster
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+srun "$HOME/jax-env/bin/python" stuck.py
+"""
+
+PROGRAM = """\
+import time
+from pathlib import Path
+
+
+def wait_for_a_friend():
+    while True:
+        time.sleep(0.1)
+
+
+Path("ready").touch()
+wait_for_a_friend()
+"""
+
+
+@pytest.fixture
+def running(slurm, as_user, tmp_path):
+    """A job of four tasks on two nodes that never ends by itself."""
+    script = tmp_path / "stuck.sbatch"
+    script.write_text(SCRIPT)
+    (tmp_path / "stuck.py").write_text(PROGRAM)
+    folder = cluster.stage(slurm, script)
+    job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/stuck.sbatch").strip()
+    ready = slurm.folder / folder.lstrip("/") / "ready"
+    deadline = time.monotonic() + 60
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    yield job
+    as_user("scancel", job)
+
+
+def test_squeue_and_scontrol_say_where_it_runs(as_user, running):
+    """Squeue shows the job and its step, scontrol its nodes and its log."""
+    assert "R" in as_user("squeue", "--me", "--format=%i %t %N").split()
+    assert f"{running}.0" in as_user("squeue", "--me", "--steps")
+    assert "NodeList=node[1-2]" in as_user("scontrol", "show", "job", running)
+
+
+def test_overlap_gets_into_its_nodes(as_user, running):
+    """A second step with `--overlap` runs beside the first one, on the node that is asked for."""
+    shown = as_user(
+        "srun", f"--jobid={running}", "--overlap", "-N1", "-n1", "-w", "node2", "ps", "-u", "alice", "-o", "cmd"
+    )
+
+    assert "stuck.py" in shown
+
+
+def test_py_spy_shows_where_a_rank_stands(as_user, running):
+    """py-spy, run as a step of the job, shows the line at which a Python process waits."""
+    py_spy = Path(sys.prefix) / "bin" / "py-spy"
+    dump = f'for pid in $(pgrep -u $USER -f stuck.py); do {py_spy} dump --pid "$pid"; done'
+    shown = as_user("srun", f"--jobid={running}", "--overlap", "-N1", "-n1", "-w", "node2", "bash", "-c", dump)
+
+    assert shown.count("wait_for_a_friend (stuck.py:7)") == 2
+
+
+def test_sstat_shows_what_it_uses(as_user, running):
+    """Sstat shows the memory of the running step, once it has been sampled."""
+    deadline = time.monotonic() + 30
+    columns = ["--noheader", "--parsable2", "--format=JobID,NTasks,MaxRSS"]
+    row = as_user("sstat", f"--jobs={running}.0", *columns).strip().split("|")
+    while row[-1] in ("", "0") and time.monotonic() < deadline:
+        time.sleep(0.5)
+        row = as_user("sstat", f"--jobs={running}.0", *columns).strip().split("|")
+
+    assert row[:2] == [f"{running}.0", "4"]
+    assert row[2] not in ("", "0")
+
+
+def test_sacct_shows_it_after_its_end(slurm, as_user, running):
+    """After scancel, sacct shows that the job was cancelled, and by whom."""
+    as_user("scancel", running)
+    rows = cluster.account(slurm, running)
+
+    assert rows[0]["State"] == "CANCELLED by 20001"
+
+
+def test_salloc_gives_a_shell_that_holds_nodes(as_user):
+    """Inside salloc, srun runs on the allocated nodes at once."""
+    assert as_user("salloc", "-N2", "srun", "hostname").split() in (["node1", "node2"], ["node2", "node1"])
