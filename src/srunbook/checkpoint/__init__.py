@@ -2,6 +2,7 @@
 
 - `Checkpoints` saves and restores named tensors: whole or not at all, on one process or on many.
 - `Shard` is the part of a global tensor that one process has.
+- `flatten` makes named tensors of a nested state, such as that of an optimizer; `unflatten` puts it together again.
 - `StopSignal` turns SIGTERM, SIGUSR1 and SIGUSR2 into one decision of all ranks at the same step.
 """
 
@@ -12,6 +13,7 @@ from srunbook.checkpoint._checkpoints import Checkpoints
 from srunbook.checkpoint._errors import CheckpointError, DamagedError
 from srunbook.checkpoint._restoring import Restored
 from srunbook.checkpoint._stop import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, StopSignal, requeue_job
+from srunbook.checkpoint._tree import flatten, unflatten
 
 __all__ = [
     "EXIT_DO_NOT_REQUEUE",
@@ -23,5 +25,7 @@ __all__ = [
     "Restored",
     "Shard",
     "StopSignal",
+    "flatten",
     "requeue_job",
+    "unflatten",
 ]

@@ -64,11 +64,17 @@ class Checkpoints:
         self._damaged: set[int] = set()
 
     def steps(self) -> list[int]:
-        """Steps of which there is a checkpoint, ascending. Their contents are checked by `restore`."""
+        """Steps of which there is a checkpoint, ascending. Their contents are checked by `restore`.
+
+        Raises:
+            CheckpointError: The directory cannot be read.
+        """
         try:
             names = os.listdir(self.directory)  # noqa: PTH208 - names are enough
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise CheckpointError(f"{self.directory} cannot be read: {error.strerror}") from error
         found = (re.fullmatch(r"step-(\d{10,})", name) for name in names)
         return sorted(int(match[1]) for match in found if match)
 
@@ -141,9 +147,17 @@ class Checkpoints:
         self._barrier()
         if save.error is not None or not save.final.is_dir():
             if self.process_id == 0 and not save.committed:
-                shutil.rmtree(save.partial, ignore_errors=True)
-            raise save.explained(self.steps())
+                save.discard()
+            raise save.explained(self._kept())
         self._current = save.step
+
+    def _kept(self) -> str:
+        """What is left after a failed save, in words."""
+        try:
+            steps = self.steps()
+        except CheckpointError as error:
+            return str(error)
+        return f"kept: step {', '.join(map(str, steps))}" if steps else "there is no earlier checkpoint"
 
     def _make_room(self, step: int) -> None:
         """Clears away what an interrupted save and damage have left."""

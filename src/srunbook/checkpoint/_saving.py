@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from srunbook.checkpoint._errors import CheckpointError, DamagedError
 
 LOG = logging.getLogger("srunbook.checkpoint")
 SAVE = "save.json"
+OTHERS_AT_WORK = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GRACE_SECONDS = 60.0
 """How long a program that ends waits for the parts of other processes."""
@@ -43,7 +45,9 @@ class Save:
         self.num_processes = num_processes
         self.error: Exception | None = None
         self.committed = False
+        self._sealed = False
         self.needed = 0
+        self._own_id = secrets.token_hex(8)
         self._header = b""
         self._pieces: list[Piece] = []
         self._metadata: dict[str, Any] = {}
@@ -73,7 +77,13 @@ class Save:
     def open(self) -> None:
         """Makes the directory of the save; process 0 does it."""
         self.partial.mkdir()
-        _files.write_small(self.partial / SAVE, _manifest.seal({"save_id": secrets.token_hex(8)}))
+        _files.write_small(self.partial / SAVE, _manifest.seal({"save_id": self._own_id}))
+
+    def discard(self) -> None:
+        """Removes what a failed save has written, unless another job has taken its place; process 0 does it."""
+        with contextlib.suppress(CheckpointError, OSError):
+            if self._sealed or self._save_id() == self._own_id:
+                shutil.rmtree(self.partial)
 
     def write(self) -> None:
         """Writes what this process has, and a report of it."""
@@ -114,6 +124,7 @@ class Save:
         for process_id in range(self.num_processes):
             os.unlink(self._report(process_id))  # noqa: PTH108 - as the renames
         os.unlink(self.partial / SAVE)  # noqa: PTH108 - as the renames
+        self._sealed = True
         _files.fsync_directory(self.partial)
         os.rename(self.partial, self.final)  # noqa: PTH104 - as the renames
         self.committed = True
@@ -158,22 +169,28 @@ class Save:
         if self._thread:
             self._thread.join()
 
-    def explained(self, kept: list[int]) -> Exception:
-        """The kept error, in words that help."""
+    def explained(self, kept: str) -> Exception:
+        """The kept error, in words that help.
+
+        Args:
+            kept: Which checkpoints there are.
+        """
         error = self.error
         if error is None:
             return CheckpointError(
-                f"step {self.step} was not saved: another process failed, its own message says why; {_kept(kept)}"
+                f"step {self.step} was not saved: another process failed, its own message says why; {kept}"
             )
         if not isinstance(error, OSError):
             return error
         reason = error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
-        space = ""
+        hint = ""
         if error.errno in NO_SPACE:
-            space = f"; it needs {self.needed:,} bytes, {_free(self.final.parent):,} bytes are free"
+            hint = f"; it needs {self.needed:,} bytes, {_free(self.final.parent):,} bytes are free"
+        elif error.errno in OTHERS_AT_WORK:
+            hint = "; does another job, or a rank that believes to be alone, save to the same directory?"
         explained = CheckpointError(
-            f"step {self.step} was not saved in {self.final.parent}: {where}{reason}{space}; {_kept(kept)}"
+            f"step {self.step} was not saved in {self.final.parent}: {where}{reason}{hint}; {kept}"
         )
         explained.__cause__ = error
         return explained
@@ -202,12 +219,6 @@ def _free(folder: Path) -> int:
     status = os.statvfs(folder)
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     return blocks * status.f_frsize
-
-
-def _kept(steps: list[int]) -> str:
-    if not steps:
-        return "there is no earlier checkpoint"
-    return f"kept: step{'s' if len(steps) > 1 else ''} {', '.join(map(str, steps))}"
 
 
 def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

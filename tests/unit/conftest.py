@@ -1,0 +1,48 @@
+"""What the unit tests share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+class Processes:
+    """Threads that stand for the processes of a job, with a barrier that fails when one of them does not come.
+
+    Args:
+        count: Their number.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.barrier = threading.Barrier(count, timeout=30)
+
+    def arguments(self, process_id: int) -> dict[str, Any]:
+        """Arguments of `Checkpoints` for one of them."""
+        return {"process_id": process_id, "num_processes": self.count, "barrier": self.barrier.wait}
+
+    def run(self, function: Callable[[int], Any]) -> list[Any]:
+        """Calls a function with the number of each process, at once; returns what it returned or raised."""
+        results: list[Any] = [None] * self.count
+
+        def call(process_id: int) -> None:
+            try:
+                results[process_id] = function(process_id)
+            except Exception as error:
+                results[process_id] = error
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(self.count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+@pytest.fixture(scope="session")
+def processes() -> Callable[[int], Processes]:
+    """Makes a number of processes."""
+    return Processes
