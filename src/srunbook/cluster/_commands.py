@@ -227,6 +227,8 @@ def await_job(
         output += new
         if new:
             follow(new)
+        if not ended and not state.alive:
+            raise ClusterError(f"cluster {state.specification.name!r} went down while job {job} ran")
         if not ended and deadline is not None and time.monotonic() > deadline:
             capture(state, ["scancel", job], user=user)
             raise ClusterError(f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{output}")

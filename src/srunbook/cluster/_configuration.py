@@ -100,6 +100,7 @@ SchedulerParameters=sched_interval=1,bf_interval=1
 MpiDefault=none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+EnforcePartLimits=ALL
 ReturnToService=2
 SlurmdTimeout=20
 MessageTimeout=30
