@@ -58,9 +58,7 @@ def parse_memory(text: str) -> int:
         raise SpecificationError(f"memory {text!r} is not a whole number with the unit M, G or T, as in --memory 64G")
     mebibytes = int(match[1]) * _UNITS[match[2]]
     if not lowest <= mebibytes <= highest:
-        raise SpecificationError(
-            f"memory {text!r}: allowed are {lowest}M to {highest // 1024}G, as in --memory 64G"
-        )
+        raise SpecificationError(f"memory {text!r}: allowed are {lowest}M to {highest // 1024}G, as in --memory 64G")
     return mebibytes
 
 
