@@ -96,17 +96,17 @@ def _build(root: Root, definition: Path, images: Path, arguments: dict[str, str]
     (work / "tmp").mkdir(parents=True)
     space.mkdir(exist_ok=True)
     binds = [
-        Bind(work, Path("/work"), writable=True),
+        Bind(work, Path("/build"), writable=True),
         Bind(definition.parent, Path("/definition")),
         Bind(Path("/etc/resolv.conf"), Path("/etc/resolv.conf")),
         Bind(Path("/etc/hosts"), Path("/etc/hosts")),
     ]
     options = [f"--build-arg={name}={value}" for name, value in {**arguments, "VARIANT": VARIANT}.items()]
-    environment = {**CLEAN_ENVIRONMENT, "APPTAINER_TMPDIR": "/work/tmp", "APPTAINER_CACHEDIR": "/work/tmp"}
+    environment = {**CLEAN_ENVIRONMENT, "APPTAINER_TMPDIR": "/build/tmp", "APPTAINER_CACHEDIR": "/build/tmp"}
     if CERTIFICATES.exists():  # what this machine trusts, its building trusts
         binds.append(Bind(CERTIFICATES, CERTIFICATES))
         options.append(f"--bind={CERTIFICATES}")
-    command = ["apptainer", "build", "--fakeroot", *options, "/work/jax.sif", f"/definition/{definition.name}"]
+    command = ["apptainer", "build", "--fakeroot", *options, "/build/jax.sif", f"/definition/{definition.name}"]
     # In a user namespace root has every capability, whatever this machine withholds; it maps these numbers.
     numbers = work / "subids"
     numbers.write_text("root:100000:65536\n", encoding="ascii")
