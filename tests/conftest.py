@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -70,15 +71,24 @@ class Reader:
     def commands(program: Path) -> list[str]:
         """Commands at the top of a program that need no Slurm."""
         docstring = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
-        return re.findall(r"^ *((?:srunbook simulate|python) .*?) *(?:#.*)?$", docstring, re.MULTILINE)
+        found = re.findall(r"^ *((?:srunbook simulate|python|torchrun) .*?) *(?:#.*)?$", docstring, re.MULTILINE)
+        return [" ".join(command.split()) for command in found]
 
-    def run(self, program: Path, command: str) -> Run:
-        """Runs a command of a program's docstring in a folder that holds nothing else."""
-        shutil.copy(program, self.folder)
-        words = shlex.split(command)
-        start = words.index("python")
-        assert words[start + 1] == program.name
-        argv = [sys.executable, *words[start + 1 :]]
+    def run(self, program: Path, command: str, beside: Iterable[Path] = ()) -> Run:
+        """Runs a command of a program's docstring in a folder that holds nothing else.
+
+        Args:
+            program: The program.
+            command: The command. The port 29400 in it stands for any that is free.
+            beside: Files that the program needs beside it.
+        """
+        for path in (program, *beside):
+            shutil.copy(path, self.folder)
+        words = [word.replace(":29400", f":{self.free_port()}") for word in shlex.split(command)]
+        start = next(place for place, word in enumerate(words) if word in ("python", "torchrun"))
+        assert program.name in words[start:]
+        launcher = ["-m", "torch.distributed.run"] if words[start] == "torchrun" else []
+        argv = [sys.executable, *launcher, *words[start + 1 :]]
         here = Path.cwd()
         os.chdir(self.folder)
         try:
@@ -90,6 +100,13 @@ class Reader:
         finally:
             os.chdir(here)
         return Run(command, tuple(self.without_places(line) for line in output.splitlines()), status)
+
+    @staticmethod
+    def free_port() -> int:
+        """A port that nobody listens at."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
 
     @staticmethod
     def layout(options: list[str]) -> dict[str, int]:
@@ -120,7 +137,9 @@ class Reader:
     def without_places(self, line: str) -> str:
         """A line without the folders of this machine."""
         line = re.sub(r'"[^"]*/(site-packages/[^"]*)"', r'"\1"', line)
-        return line.replace(f"{self.folder}/", "").replace(f"{ROOT}/", "")
+        for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
+            line = line.replace(place, "")
+        return line
 
     def compare(self, program: Path, run: Run, keep: Callable[[str], bool], masks: Iterable[Mask]) -> None:
         """Compares a run with the recording beside the program, or writes the recording.
@@ -141,11 +160,17 @@ class Reader:
                 source_sha256=sha256,
                 output=run.lines,
                 exit_code=run.status,
-                versions={"python": sys.version.split()[0], "jax": importlib.metadata.version("jax")},
+                versions={"python": sys.version.split()[0], **self.framework(program)},
             )
             write_recording(recording_path(program), recording)
             problem = self.difference(program, run, sha256, keep, masks)
         assert not problem, f"{problem}\nIf this is as it should be: python -m pytest '{self.node_id}' --record"
+
+    @staticmethod
+    def framework(program: Path) -> dict[str, str]:
+        """Name and version of the framework that a program imports."""
+        used = re.findall(r"^import (jax|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
+        return {name: importlib.metadata.version(name) for name in used[:1]}
 
     @staticmethod
     def difference(

@@ -1,8 +1,9 @@
 """Data-parallel training with DDP, on any number of nodes and processes.
 
-    torchrun --standalone train_distributed.py                     # one process
-    torchrun --standalone --nproc-per-node 2 train_distributed.py  # two
-    sbatch run_distributed.sbatch                                  # several nodes
+    torchrun --standalone --nproc-per-node 2 train_distributed.py
+    srunbook simulate --nodes 2 -- torchrun --nnodes 2 --nproc-per-node 2 \
+        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_distributed.py --checkpoint-dir two_nodes
+    sbatch run_distributed.sbatch
 
 You should now see a line for each epoch, and an accuracy above 97% at the end.
 The losses are those of one process: the processes share one global batch.
@@ -23,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -103,9 +104,20 @@ def one_voice() -> Iterator[None]:
         return
     if dist.get_rank() == speaker:
         print(f"error: {problem}", file=sys.stderr, flush=True)
-    dist.barrier()  # when one has ended, torchrun ends the others: speak before
+    leave(2)
+
+
+def leave(status: int) -> NoReturn:
+    """Ends this process, after all others have come to their end as well.
+
+    Not by sys.exit: a thread of gloo may still be about to free a tensor, and aborts
+    the process when Python has already begun to clean up.
+    """
+    dist.barrier()  # torchrun ends all when one has failed: nobody is cut short here
     dist.destroy_process_group()
-    sys.exit(2)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def from_rank_0(function: Callable[[], Any]) -> Any:
@@ -377,8 +389,7 @@ def fit(training: Training, train: Callable[[Training, int], tuple[float, float,
     if rank == 0:
         draw_curves(settings.checkpoint_dir, history)
     end_record(training.model.module, steps)
-    dist.barrier()  # nobody leaves before rank 0 has written everything
-    dist.destroy_process_group()
+    leave(0)
 
 
 class Parser(argparse.ArgumentParser):

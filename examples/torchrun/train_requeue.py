@@ -1,7 +1,9 @@
 """Training that a time limit, a preemption or a dead node only interrupts.
 
-    torchrun --standalone --nproc-per-node 2 train_requeue.py  # two processes
-    sbatch run_requeue.sbatch                                  # several nodes
+    torchrun --standalone --nproc-per-node 2 train_requeue.py
+    srunbook simulate --nodes 2 -- torchrun --nnodes 2 --nproc-per-node 2 \
+        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_requeue.py --checkpoint-dir two_nodes
+    sbatch run_requeue.sbatch
 
 Like train_distributed.py, but it saves within an epoch, stops at a signal, and goes on
 from the newest checkpoint at the very step. This one program needs `srunbook`:
@@ -26,6 +28,7 @@ from train_distributed import (
     end_record,
     evaluate,
     floats,
+    leave,
     one_voice,
     prepare,
     say,
@@ -111,9 +114,7 @@ def end_epoch(progress: Progress, epoch: int) -> None:
     if not math.isfinite(total):
         if dist.get_rank() == 0:
             print(f"error: the loss is {total}: a restart would not help", file=sys.stderr, flush=True)
-        dist.barrier()
-        dist.destroy_process_group()
-        sys.exit(EXIT_DO_NOT_REQUEUE)
+        leave(EXIT_DO_NOT_REQUEUE)
 
 
 def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
@@ -150,8 +151,7 @@ def main() -> None:
     with StopSignal() as stop:
         run(progress, stop, training.settings.save_every)
     end_record(training.model.module, progress.step - first)
-    dist.barrier()
-    dist.destroy_process_group()
+    leave(0)
 
 
 if __name__ == "__main__":

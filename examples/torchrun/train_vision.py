@@ -1,8 +1,9 @@
 """A residual network, with what saves time and memory, on any number of nodes.
 
-    torchrun --standalone train_vision.py                                    # one process
-    torchrun --standalone --nproc-per-node 2 train_vision.py --accumulate 2  # two
-    sbatch run_vision.sbatch                                                 # several nodes
+    torchrun --standalone --nproc-per-node 2 train_vision.py
+    srunbook simulate --nodes 2 -- torchrun --nnodes 2 --nproc-per-node 2 \
+        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_vision.py --checkpoint-dir two_nodes
+    sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.
 Needs train_distributed.py and image_data.py beside it.

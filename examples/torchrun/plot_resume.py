@@ -1,0 +1,49 @@
+"""
+Stopped and resumed: the same numbers, bit for bit
+==================================================
+
+A training that goes on from a checkpoint should end where it would have ended without the break.
+Three processes train for four epochs in one go, and then for two and two.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from srunbook import simulate
+from srunbook.formats import EndRecord, parse_records
+
+
+def train(folder, *arguments):
+    """Trains on three processes; returns the fingerprint of their parameters at the end."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    program = ["train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
+    result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.failure
+    print("\n".join(line for line in result.output.splitlines() if "Epoch" in line or "Resuming" in line))
+    ends = [record for record in parse_records(result.output.splitlines()) if isinstance(record, EndRecord)]
+    (fingerprint,) = {record.params_sha256 for record in ends}
+    return fingerprint
+
+
+with tempfile.TemporaryDirectory() as folder:
+    in_one_go = train(folder, "--epochs=4")
+
+# %%
+# Now two epochs, an end, and a new start:
+
+with tempfile.TemporaryDirectory() as folder:
+    train(folder, "--epochs=2")
+    print(sorted(path.name for path in Path(folder).iterdir()))
+    resumed = train(folder, "--epochs=4", "--resume")
+
+print(in_one_go)
+print(resumed)
+
+assert in_one_go == resumed
+
+# %%
+# From three processes on, this takes more than saving everything.
+# DDP sends its gradients in groups. At the first step of a process it groups them otherwise than at all later ones,
+# and with three or more processes sums in another grouping round in another way.
+# So `warm_up` makes one backward pass and throws its gradients away, before the checkpoint is loaded.

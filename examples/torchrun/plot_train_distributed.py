@@ -1,0 +1,79 @@
+"""
+The same losses on one process and on four
+==========================================
+
+DDP is right when many processes compute what one would.
+So the same training runs twice: on one process, and on two nodes with two processes each.
+"""
+
+import csv
+import re
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from srunbook import simulate
+
+
+def torchrun(nodes, processes, *arguments):
+    """Starts one torchrun on each node of a simulation."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={processes}"]
+    launcher += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
+    result = simulate.run([*launcher, *arguments], nodes=nodes, ntasks_per_node=1, env={"OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.failure
+    return result
+
+
+def train(nodes, processes):
+    """Trains; returns the rows of `metrics.csv` and the picture that the program drew."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = torchrun(nodes, processes, "train_distributed.py", f"--checkpoint-dir={folder}")
+        print(result.output)
+        with Path(folder, "metrics.csv").open() as file:
+            rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        return rows, plt.imread(Path(folder, "curves.png"))
+
+
+one, picture = train(nodes=1, processes=1)
+
+# %%
+# The program draws its curves itself, and writes them beside its checkpoints:
+
+height, width = picture.shape[:2]
+figure = plt.figure(figsize=(width / 100, height / 100), dpi=100)
+figure.figimage(picture)
+
+# %%
+# On four processes, two on each of two nodes.
+# The number before each line is that of the node; a process says its own rank in its `record` line.
+
+four, _ = train(nodes=2, processes=2)
+
+losses = np.array([[row["train_loss"] for row in rows] for rows in (one, four)])
+difference = np.abs(losses[1] / losses[0] - 1)
+for epoch in (1, 5, 10):
+    print(f"epoch {epoch:2d}: the losses differ by {difference[epoch - 1]:.1e} of their value")
+
+assert difference[0] < 1e-5
+assert min(one[-1]["test_accuracy"], four[-1]["test_accuracy"]) >= 0.97
+
+# %%
+# Four processes add the same numbers in another order, and floats round.
+# After one epoch that is all the difference there is; each step then builds on the one before, so it grows.
+#
+# A mistake looks otherwise. Here each process takes the whole batch size for itself,
+# as it happens when the setting is meant for one process: with four of them, a batch four times as large.
+
+with tempfile.TemporaryDirectory() as folder:
+    result = torchrun(1, 1, "train_distributed.py", "--batch-size=256", "--epochs=1", f"--checkpoint-dir={folder}")
+wrong = float(re.search(r"Avg Loss: (\S+),", result.output)[1])
+print(f"loss after one epoch: {losses[0, 0]:.6f} with a batch of 64, {wrong:.6f} with one of 256")
+
+assert abs(wrong / losses[0, 0] - 1) > 1e-3
