@@ -13,24 +13,91 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from srunbook import simulate
+from srunbook import cluster, simulate
+from srunbook.cluster import Specification, State
 from srunbook.formats import FormatError, Mask, Recording, compare, read_recording, recording_path, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
+T = TypeVar("T")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--record`."""
+    """Adds the options of all tiers."""
     parser.addoption(
         "--record", action="store_true", help="write what a run printed beside its program, in place of comparing it"
     )
+    known = [*cluster.GENERATIONS, cluster.NEWEST, "all"]
+    parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
+    parser.addoption("--cluster", default="tier", help="what the names of the clusters begin with")
+    parser.addoption("--full", action="store_true", help="also run the longer forms")
+
+
+def generations(config: pytest.Config) -> list[str]:
+    """The generations that the tests of the cluster run on."""
+    chosen = config.getoption("--slurm")
+    return list(cluster.GENERATIONS) if chosen == "all" else [chosen]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test on every chosen generation, one after the other."""
+    if "generation" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
+        metafunc.parametrize("generation", generations(metafunc.config), scope="session")
+
+
+@pytest.fixture(scope="session")
+def slurm(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
+    """A cluster of four nodes."""
+    name = f"{pytestconfig.getoption('--cluster')}-{generation.replace('.', '-')}"
+    cluster.down(name)
+    state = cluster.up(Specification(name=name, slurm=generation), say=print)
+    yield state
+    cluster.down(name)
+
+
+@pytest.fixture
+def as_user(slurm: State) -> Callable[..., str]:
+    """Runs a command as the ordinary user and returns what it said; it has to succeed."""
+
+    def run(*command: str, user: str = cluster.USER, timeout: float = 60) -> str:
+        result = cluster.capture(slurm, command, user=user, timeout=timeout)
+        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Callable[[], T], float], T]:
+    """Polls until a condition holds, for so many seconds at most, and returns what it gave."""
+
+    def poll(condition: Callable[[], T], seconds: float) -> T:
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f"did not come about within {seconds} s"
+            time.sleep(0.1)
+        return value
+
+    return poll
+
+
+@pytest.fixture
+def healed(slurm: State, until: Callable[[Callable[[], object], float], object]) -> Iterator[State]:
+    """The cluster; heals after the test, and waits until all nodes are idle again."""
+    yield slurm
+    cluster.faults.heal(slurm)
+    cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
+    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 60)
+
+    assert cluster.running_state(slurm.specification.name).faults == []
 
 
 @dataclass(frozen=True)
@@ -136,7 +203,7 @@ class Reader:
 
     def without_places(self, line: str) -> str:
         """A line without the folders of this machine."""
-        line = re.sub(r'"[^"]*/(site-packages/[^"]*)"', r'"\1"', line)
+        line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
         for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
             line = line.replace(place, "")
         return line

@@ -1,0 +1,121 @@
+"""Every entry about a failure of torch: the broken program prints its message again, and the mended one runs.
+
+`pytest tests/simulation/test_torchrun_failures.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srunbook.formats import Mask, compare, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
+
+MASKS = (
+    Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
+    Mask(r"(\(127\.0\.0\.1, )\d+\)", r"\1<port>)", "the port follows from the process id"),
+    Mask(r"peer \[[\d.]+\]:\d+", "peer <address>", "the system chose the port"),
+    Mask(r"^\[\d\] ", "[<node>] ", "which of the nodes it happens on is chance"),
+    Mask(r"interfaces: .*", "interfaces: <names>", "machines have different ones"),
+    Mask(r"hands out \d+ to \d+", "hands out <range>", "a setting of the system"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program below examples/failures/.
+
+    Args:
+        program: Its path there.
+        essential: What makes a line part of the comparison; every alternative has to occur.
+        status: Exit status of the run: 137 is 128 and SIGKILL.
+    """
+
+    program: str
+    essential: tuple[str, ...]
+    status: int = 0
+
+
+BROKEN = [
+    Case("torch-interface-wrong/broken.py", ("Unable to find address for: \\^docker",), 1),
+    Case(
+        "torch-master-unreachable/broken.py",
+        (r"DistNetworkError: The client socket has timed out after", r"DistStoreError: .* 1/2 clients joined"),
+        1,
+    ),
+    Case("torch-nccl-without-gpu/broken.py", ("RuntimeError: Distributed package doesn't have NCCL built in",), 1),
+    Case("torch-one-thread/broken.py", ("Setting OMP_NUM_THREADS", "rank [01] computes with 1 thread")),
+    Case("torch-out-of-memory/broken.py", ("you tried to allocate 1125899906842624 bytes",), 1),
+    Case("torch-peer-died/broken.py", (r"Connection closed by peer", r"rank [01]: step [0-2]"), 137),
+    Case("torch-port-in-use/broken.py", ("port: 29500, .* name: EADDRINUSE",), 1),
+    Case("torch-rank-env-missing/broken.py", ("ValueError: .* environment variable RANK expected, but not set",), 1),
+    Case("torch-rendezvous-timeout/broken.py", (r"^\[[01]\] torch\.\S+\.RendezvousTimeoutError",), 1),
+    Case("torch-several-launchers/broken.py", ("4 processes: training begins", "RendezvousConnectionError: The"), 1),
+    Case(
+        "torch-truncated-checkpoint/broken.py",
+        ("of a small model: ", "RuntimeError: PytorchStreamReader failed reading zip archive"),
+        1,
+    ),
+    Case(
+        "torch-uneven-batches/broken.py",
+        ("rank 0 has finished", "rank 0: the sum is 1.5", "rank0.* Timed out waiting 6000ms for recv operation"),
+        1,
+    ),
+]
+
+FIXED = [
+    Case("torch-interface-wrong/fixed.py", ("interfaces: ", "rank 0 of 1")),
+    Case("torch-master-unreachable/fixed.py", ("rank [01] of 2",)),
+    Case("torch-nccl-without-gpu/fixed.py", ("rank 0 of 1, backend gloo",)),
+    Case("torch-one-thread/fixed.py", ("rank [01] computes with 2 threads",)),
+    Case("torch-out-of-memory/fixed.py", ("the same gradient: True",)),
+    Case("torch-port-in-use/fixed.py", ("the system hands out", "rank 0 of 1")),
+    Case("torch-rank-env-missing/fixed.py", ("rank [01] of 2",)),
+    Case("torch-rendezvous-timeout/fixed.py", ("rank [01] of 2",)),
+    Case("torch-several-launchers/fixed.py", ("4 processes on 2 nodes: training begins",)),
+    Case("torch-truncated-checkpoint/fixed.py", ("checkpoint_epoch_1.pt is whole",)),
+    Case("torch-uneven-batches/fixed.py", ("rank [01] has finished", "rank [01]: the sum is 4.0")),
+]
+
+
+def is_essential(case: Case) -> Callable[[str], bool]:
+    """Tells the lines that must be the same at every run."""
+    return lambda line: any(re.search(pattern, line) for pattern in case.essential)
+
+
+@pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
+def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program about a failure ends, and prints its message, as recorded."""
+    program = FAILURES / case.program
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (command,) = reader.commands(program)
+    run = reader.run(program, command)
+
+    assert run.status == case.status, run.text
+    for pattern in case.essential:
+        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
+    reader.compare(program, run, is_essential(case), MASKS)
+
+
+def test_every_program_has_a_test() -> None:
+    """Each program about torch in examples/failures/ stands in one of the two lists."""
+    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("torch-*/*.py")}
+
+    assert programs == {case.program for case in [*BROKEN, *FIXED]}
+
+
+def test_comparison_sees_another_message() -> None:
+    """A message of other words is a difference, even with everything masked that may vary."""
+    case = next(case for case in BROKEN if case.program.startswith("torch-port-in-use"))
+    recorded = [*filter(is_essential(case), read_recording(recording_path(FAILURES / case.program)).output)]
+    changed = [line.replace("EADDRINUSE", "EACCES") for line in recorded]
+
+    assert compare(recorded, recorded, MASKS, ordered=False) is None
+    assert compare(recorded, changed, MASKS, ordered=False) is not None
