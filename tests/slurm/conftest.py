@@ -1,4 +1,4 @@
-"""The slurm tier: clusters that its tests share, and what a job script has to show for itself.
+"""The slurm tier: what a job script has to show for itself.
 
 Needs Linux and root. `--slurm` chooses the generation (22.05 by default, `all` for every one); `--record` writes what
 the scripts printed beside them, in place of comparing it.
@@ -10,15 +10,13 @@ import hashlib
 import importlib.metadata
 import platform
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from srunbook import cluster
-from srunbook.cluster import Job, Specification, State
+from srunbook.cluster import Job, State
 from srunbook.formats import (
     Mask,
     Recording,
@@ -54,51 +52,11 @@ GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
 """Lines of `scontrol show job`, whose fields and empty lines differ between generations."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--slurm`."""
-    known = [*cluster.GENERATIONS, cluster.NEWEST, "all"]
-    parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
-
-
-def generations(config: pytest.Config) -> list[str]:
-    """The generations that the tests of the cluster run on."""
-    chosen = config.getoption("--slurm")
-    return list(cluster.GENERATIONS) if chosen == "all" else [chosen]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test on every chosen generation, one after the other."""
-    if "generation" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
-        metafunc.parametrize("generation", generations(metafunc.config), scope="session")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Gives these tests time to make a root the first time."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(900))
-
-
-@pytest.fixture(scope="session")
-def slurm(generation: str) -> Iterator[State]:
-    """A cluster of four nodes."""
-    specification = Specification(name=f"tier-{generation.replace('.', '-')}", slurm=generation)
-    cluster.down(specification.name)
-    state = cluster.up(specification, say=print)
-    yield state
-    cluster.down(specification.name)
-
-
-@pytest.fixture
-def as_user(slurm: State) -> Callable[..., str]:
-    """Runs a command as the ordinary user and returns what it said; it has to succeed."""
-
-    def run(*command: str, user: str = cluster.USER, timeout: float = 60) -> str:
-        result = cluster.capture(slurm, command, user=user, timeout=timeout)
-        assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
-        return result.stdout
-
-    return run
 
 
 @dataclass(frozen=True)

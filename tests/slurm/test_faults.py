@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from srunbook import cluster
 from srunbook.cluster import faults
-
-
-@pytest.fixture
-def healed(slurm):
-    """Heals after the test, and waits until all nodes are idle again."""
-    yield slurm
-    faults.heal(slurm)
-    cluster.capture(slurm, ["scancel", "--user=alice"], user=None)
-    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 60)
-
-    assert cluster.running_state(slurm.specification.name).faults == []
-
-
-def until(condition, seconds: float):
-    """Polls until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"did not come about within {seconds} s"
-        time.sleep(0.2)
-    return value
-
 
 PING = "ping -c1 -W1 $other >/dev/null && echo $other answers || echo $other is silent"
 
@@ -43,7 +20,7 @@ def test_drop_and_heal(healed, as_user):
     assert as_user(*command).splitlines() == ["node2 answers", "node3 answers", "ctl answers"]
 
 
-def test_drop_breaks_an_open_connection(healed, as_user):
+def test_drop_breaks_an_open_connection(healed, as_user, until):
     """A connection that is open when traffic is dropped goes silent: no reset, no end, only a timeout."""
     program = (
         "import os, socket, time\n"
@@ -106,7 +83,7 @@ def test_link(healed, as_user):
     assert int(as_user(*command)) > 100
 
 
-def test_drain_and_resume(healed, as_user):
+def test_drain_and_resume(healed, as_user, until):
     """A job that needs all nodes waits while one is drained, and runs when it is given back."""
     faults.drain(healed, "node4")
     job = as_user("sbatch", "--parsable", "-N4", "--output=/dev/null", "--wrap=true").strip()
@@ -152,7 +129,7 @@ def test_slow_node(healed, as_user):
     assert float(as_user("srun", "-w", "node2", "python3", "-c", count)) > 2 * share
 
 
-def test_preempt_requeues(healed, as_user):
+def test_preempt_requeues(healed, as_user, until):
     """A job in the low-priority partition is requeued when another wants its nodes, and runs again after `heal`."""
     command = 'touch started-$SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ] || sleep 100'
     as_user("bash", "-c", "rm -f started-*")
@@ -169,7 +146,7 @@ def test_preempt_requeues(healed, as_user):
     assert "PREEMPTED" in as_user("sacct", "--duplicates", "--noheader", "-X", f"--jobs={job}", "--format=State")
 
 
-def test_kill_node(healed, as_user):
+def test_kill_node(healed, as_user, until):
     """A node that loses its power takes its job with it as NODE_FAIL; the job is requeued; `heal` boots the node."""
     log = healed.folder / "home" / "alice" / "dead.log"
     log.unlink(missing_ok=True)
