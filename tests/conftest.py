@@ -49,7 +49,7 @@ def generations(config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs a test on every chosen generation, one after the other."""
-    if "generation" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
+    if "slurm" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
         metafunc.parametrize("generation", generations(metafunc.config), scope="session")
 
 
