@@ -1,0 +1,640 @@
+"""The programs of the torchrun guide in every layout, against one process, and with everything that can be wrong.
+
+Their job scripts run with Slurm's commands stood in for; on the real Slurm they run in tests/slurm and tests/faults.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "torchrun"
+SCRIPTS = sorted((ROOT / "slurm" / "torchrun").glob("*.sbatch"))
+MODULES = [EXAMPLES / name for name in ("image_data.py", "epoch_files.py", "train_distributed.py")]
+
+AFTER_ONE_EPOCH = 1e-5
+"""Largest relative difference of the loss on one process and on many after one epoch: floats added in another order."""
+
+AT_THE_END = 0.02
+"""The same after ten epochs. Each of 220 steps builds on the rounding of those before: 1e-4 to 1e-3 were seen."""
+
+ACCURACY = 0.97
+VISION_ACCURACY = 0.95
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run on several ranks.
+
+    Args:
+        ranks: Status, stdout and stderr of each.
+        folder: The checkpoint directory.
+    """
+
+    ranks: list[dict[str, Any]]
+    folder: Path
+
+    @property
+    def statuses(self) -> list[int]:
+        """Exit status of each rank."""
+        return [rank["status"] for rank in self.ranks]
+
+    @property
+    def text(self) -> str:
+        """All that was printed."""
+        return "\n".join(rank["stdout"] + rank["stderr"] for rank in self.ranks)
+
+    @property
+    def errors(self) -> list[str]:
+        """Lines that say what is wrong, of all ranks."""
+        return [line for rank in self.ranks for line in rank["stderr"].splitlines() if line.startswith("error: ")]
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """Rows of metrics.csv."""
+        with (self.folder / "metrics.csv").open(encoding="utf-8") as file:
+            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+    @property
+    def fingerprint(self) -> str:
+        """The one fingerprint that all ranks print at the end."""
+        assert set(self.statuses) == {0}, self.text
+        ends = [record for record in parse_records(self.text.splitlines()) if isinstance(record, EndRecord)]
+        assert len(ends) == len(self.ranks)
+        (fingerprint,) = {record.params_sha256 for record in ends}
+        assert fingerprint is not None
+        return fingerprint
+
+
+class Ranks:
+    """Runs programs on forked ranks.
+
+    Args:
+        process: The script that forks.
+        folder: Where runs without a directory of their own take place.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self.runs = 0
+
+    def __call__(
+        self,
+        program: str,
+        *arguments: object,
+        nodes: int = 1,
+        processes: int = 1,
+        folder: Path | None = None,
+        before: str = "",
+        **environ: str,
+    ) -> Outcome:
+        """Runs a program with a checkpoint directory, its own unless one is given."""
+        self.runs += 1
+        folder = folder or self.folder / f"run{self.runs}"
+        argv = [str(EXAMPLES / program), f"--checkpoint-dir={folder}", *map(str, arguments)]
+        order = {"argv": argv, "nodes": nodes, "processes": processes, "environ": environ, "before": before}
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")
+        self.process.stdin.flush()
+        return Outcome(json.loads(self.process.stdout.readline()), folder)
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    """Starts the script that forks ranks."""
+    script = Path(__file__).with_name("forked_ranks.py")
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    with subprocess.Popen(
+        [sys.executable, script, EXAMPLES], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Ranks(process, tmp_path_factory.mktemp("ranks"))
+        assert process.stdin
+        process.stdin.close()
+
+
+# The same training on all layouts ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_process(ranks: Ranks) -> Outcome:
+    """The oracle: one process that sees the whole batch."""
+    outcome = ranks("train_distributed.py")
+    assert outcome.statuses == [0], outcome.text
+    return outcome
+
+
+@pytest.mark.parametrize(("nodes", "processes"), [(1, 4), (2, 1), (2, 2), (4, 1)])
+def test_training_equals_one_process(nodes: int, processes: int, one_process: Outcome, ranks: Ranks) -> None:
+    """Every layout has the losses of one process, to rounding after one epoch and to its growth at the end."""
+    outcome = ranks("train_distributed.py", nodes=nodes, processes=processes)
+    assert outcome.fingerprint
+    found, expected = outcome.metrics, one_process.metrics
+
+    assert len(found) == len(expected) == 10
+    for name in ("train_loss", "test_loss"):
+        assert found[0][name] == pytest.approx(expected[0][name], rel=AFTER_ONE_EPOCH)
+        assert found[-1][name] == pytest.approx(expected[-1][name], rel=AT_THE_END)
+    assert found[-1]["test_accuracy"] >= ACCURACY
+    where = f"nodes x processes: {nodes} x {processes}, backend: gloo), master node: node0"
+    assert outcome.ranks[0]["stdout"].count(f"on {nodes * processes} CPU processes ({where}") == 1
+    starts = [record for record in parse_records(outcome.text.splitlines()) if isinstance(record, StartRecord)]
+    assert [record.rank for record in starts] == [*range(nodes * processes)]
+    assert [record.host for record in starts] == [f"node{rank // processes}" for rank in range(nodes * processes)]
+    assert {path.name for path in outcome.folder.iterdir()} == {
+        "metrics.csv",
+        "curves.png",
+        *(f"checkpoint_epoch_{epoch}.pt" for epoch in range(1, 11)),
+    }
+
+
+def test_comparison_sees_ranks_that_train_on_the_same_images(one_process: Outcome, ranks: Ranks) -> None:
+    """Where all ranks take the images of rank 0, the loss differs by far more than the tolerance."""
+    code = (
+        "import torch.utils.data as u; S = u.DistributedSampler\n"
+        "class Wrong(S):\n"
+        "    def __init__(self, dataset, world, rank, **more): super().__init__(dataset, world, 0, **more)\n"
+        "u.DistributedSampler = Wrong"
+    )
+    outcome = ranks("train_distributed.py", "--epochs=1", processes=2, before=code)
+
+    assert abs(outcome.metrics[0]["train_loss"] / one_process.metrics[0]["train_loss"] - 1) > 100 * AFTER_ONE_EPOCH
+
+
+def test_vision_on_two_processes(ranks: Ranks) -> None:
+    """The residual network learns, and pieces, recomputation and both layouts come to nearly the same loss."""
+    one = ranks("train_vision.py", "--epochs=2").metrics
+    two = ranks("train_vision.py", processes=2).metrics
+    pieces = ranks("train_vision.py", "--epochs=2", "--accumulate=4", "--recompute", processes=2)
+
+    assert two[-1]["test_accuracy"] >= VISION_ACCURACY
+    assert one[0]["train_loss"] == pytest.approx(two[0]["train_loss"], rel=0.05)  # ranks shift their images otherwise
+    assert set(pieces.statuses) == {0}, pieces.text
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_vision_in_mixed_precision(precision: str, ranks: Ranks) -> None:
+    """Mixed precision begins with nearly the loss of float32, and with float16 the scaler is in the checkpoint."""
+    exact = ranks("train_vision.py", "--epochs=1", "--batch-size=256", processes=2)
+    mixed = ranks("train_vision.py", "--epochs=1", "--batch-size=256", f"--precision={precision}", processes=2)
+    resumed = ranks(
+        "train_vision.py",
+        *("--epochs=2", "--batch-size=256", f"--precision={precision}", "--resume"),
+        processes=2,
+        folder=mixed.folder,
+    )
+
+    assert mixed.metrics[0]["train_loss"] == pytest.approx(exact.metrics[0]["train_loss"], rel=0.02)
+    assert resumed.statuses == [0, 0], resumed.text
+
+
+# Resume --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_resume_is_bit_identical(processes: int, ranks: Ranks) -> None:
+    """Two epochs and a resume end with the parameters of a training without a break, bit for bit."""
+    batch = f"--batch-size={12 * processes}"
+    in_one_go = ranks("train_distributed.py", "--epochs=3", batch, processes=processes)
+    first = ranks("train_distributed.py", "--epochs=1", batch, processes=processes)
+    resumed = ranks("train_distributed.py", "--epochs=3", batch, "--resume", processes=processes, folder=first.folder)
+
+    assert resumed.fingerprint == in_one_go.fingerprint
+    assert "Resuming after epoch 1" in resumed.text
+    assert [row["epoch"] for row in resumed.metrics] == [1, 2, 3]
+    assert [row["train_loss"] for row in resumed.metrics] == [row["train_loss"] for row in in_one_go.metrics]
+
+
+def test_resume_without_warming_up_is_not_bit_identical(ranks: Ranks) -> None:
+    """On three processes, without the backward pass before, the resumed parameters differ in some bits."""
+    run = (
+        "import runpy; main = runpy.run_path\n"
+        "def without(path, **more):\n"
+        "    import train_distributed as t\n"
+        "    t.warm_up = lambda *_: None\n"
+        "    t.main()\n"
+        "runpy.run_path = without"
+    )
+    in_one_go, first = (
+        ranks("train_distributed.py", f"--epochs={epochs}", "--batch-size=36", processes=3, before=run)
+        for epochs in (3, 1)
+    )
+    resumed = ranks(
+        "train_distributed.py",
+        "--epochs=3",
+        "--batch-size=36",
+        "--resume",
+        processes=3,
+        folder=first.folder,
+        before=run,
+    )
+
+    assert resumed.fingerprint != in_one_go.fingerprint
+    assert resumed.metrics[-1]["train_loss"] == pytest.approx(in_one_go.metrics[-1]["train_loss"], rel=AT_THE_END)
+
+
+def test_resume_on_another_number_of_processes(ranks: Ranks) -> None:
+    """A checkpoint of two processes goes on with four, and has the losses that it would have had."""
+    in_one_go = ranks("train_distributed.py", "--epochs=2", processes=2)
+    first = ranks("train_distributed.py", "--epochs=1", processes=2)
+    resumed = ranks("train_distributed.py", "--epochs=2", "--resume", processes=4, folder=first.folder)
+
+    assert resumed.metrics[-1]["train_loss"] == pytest.approx(in_one_go.metrics[-1]["train_loss"], rel=AFTER_ONE_EPOCH)
+
+
+SIGNAL_AFTER = """
+import os, signal, sys
+sys.path.insert(0, {examples!r})
+import train_requeue as r
+step = r.train_step
+made = []
+def train_step(*arguments):
+    made.append(step(*arguments))
+    if len(made) == {steps} and os.environ["RANK"] == "{rank}":
+        os.kill(os.getpid(), signal.SIGUSR1)
+    return made[-1]
+r.train_step = train_step
+import runpy
+runpy.run_path = lambda *_, **__: r.main()
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, ranks: Ranks) -> None:
+    """A signal to one rank ends all with status 75 after the same step; the next run ends as one without a signal."""
+    batch = f"--batch-size={12 * processes}"
+    in_one_go = ranks("train_requeue.py", "--epochs=2", batch, processes=processes)
+    code = SIGNAL_AFTER.format(examples=str(EXAMPLES), steps=17, rank=processes - 1)
+    stopped = ranks("train_requeue.py", "--epochs=2", batch, processes=processes, before=code)
+    resumed = ranks("train_requeue.py", "--epochs=2", batch, processes=processes, folder=stopped.folder)
+
+    assert stopped.statuses == [75] * processes, stopped.text
+    assert "Stopping after step 17: SIGUSR1" in stopped.ranks[0]["stdout"]
+    assert "Resuming after step 17" in resumed.ranks[0]["stdout"]
+    assert resumed.fingerprint == in_one_go.fingerprint
+    epochs = [re.findall(r"Epoch .*", outcome.ranks[0]["stdout"]) for outcome in (in_one_go, resumed)]
+    assert epochs[0][-1] == epochs[1][-1]
+
+
+def test_requeue_gives_up_a_training_without_hope(ranks: Ranks) -> None:
+    """A loss that is no number ends all ranks with the status that says: do not requeue."""
+    outcome = ranks("train_requeue.py", "--epochs=2", "--learning-rate=1e30", processes=2)
+
+    assert outcome.statuses == [78, 78], outcome.text
+    assert [line for line in outcome.errors if "a restart would not help" in line] == outcome.errors != []
+
+
+# Data ----------------------------------------------------------------------------------------------------------------
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    """Writes an IDX file of bytes, packed where its name says so."""
+    content = (
+        struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.astype(np.uint8).tobytes()
+    )
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+@pytest.fixture
+def mnist(tmp_path: Path) -> Path:
+    """Generated files in the form of MNIST: a white square whose place is the class."""
+    rng = np.random.default_rng(0)
+    for name, count, suffix in (("train", 256, ".gz"), ("t10k", 100, "")):
+        labels = rng.integers(0, 10, count)
+        images = rng.integers(0, 60, (count, 28, 28))
+        for image, label in zip(images, labels, strict=True):
+            row, column = divmod(int(label), 4)
+            image[row * 9 : row * 9 + 8, column * 7 : column * 7 + 7] = 250
+        write_idx(tmp_path / f"{name}-images-idx3-ubyte{suffix}", images)
+        write_idx(tmp_path / f"{name}-labels-idx1-ubyte{suffix}", labels)
+    return tmp_path
+
+
+def test_mnist_files_are_read(mnist: Path, ranks: Ranks) -> None:
+    """Training reads MNIST's files, packed and not, and learns from them."""
+    outcome = ranks("train_distributed.py", "--dataset=mnist", f"--data-dir={mnist}", "--epochs=8", processes=2)
+
+    assert outcome.statuses == [0, 0], outcome.text
+    assert outcome.metrics[-1]["test_accuracy"] > 0.9
+
+
+def test_damaged_mnist_file_is_named(mnist: Path, ranks: Ranks) -> None:
+    """A file that was not downloaded to its end is named."""
+    path = mnist / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-100])
+    outcome = ranks("train_distributed.py", "--dataset=mnist", f"--data-dir={mnist}", processes=2)
+
+    assert outcome.statuses == [2, 2], outcome.text
+    assert outcome.errors == [f"error: {path} is damaged, or no IDX file: download it again"]
+
+
+def test_folders_of_images_are_read(tmp_path: Path, ranks: Ranks) -> None:
+    """Training reads coloured and grey images of several sizes from class folders, with workers as without."""
+    from matplotlib.image import imsave
+
+    rng = np.random.default_rng(0)
+    for label, name in enumerate(("dark", "light")):
+        (tmp_path / name).mkdir()
+        for number in range(20):
+            pixels = rng.integers(0, 90, (20 + number, 30, 3)).astype(np.uint8) + 160 * label
+            imsave(tmp_path / name / f"{number}.png", pixels.astype(np.uint8))
+    options = ("--dataset=folder", f"--data-dir={tmp_path}", "--batch-size=8", "--epochs=3")
+    outcome = ranks("train_distributed.py", *options, processes=2)
+    with_workers = ranks("train_distributed.py", *options, "--num-workers=1", processes=2)
+
+    assert outcome.metrics[-1]["test_accuracy"] == 1
+    assert with_workers.fingerprint == outcome.fingerprint
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_every_test_image_is_counted_once(world: int, ranks: Ranks) -> None:
+    """The accuracy is a whole number of the 359 test images, however many ranks share them."""
+    outcome = ranks("train_distributed.py", "--epochs=1", "--batch-size=63", processes=world)
+    right = outcome.metrics[0]["test_accuracy"] * 359
+
+    assert right == pytest.approx(round(right), abs=1e-9)
+
+
+# Bad input -----------------------------------------------------------------------------------------------------------
+
+BAD = {
+    "unknown dataset": (["--dataset=cifar"], "--dataset cifar: give one of digits, mnist, folder"),
+    "missing data": (["--dataset=mnist", "--data-dir=nowhere"], "nowhere has no train-images-idx3-ubyte and no"),
+    "missing folder": (["--dataset=folder", "--data-dir=nowhere"], "there is no folder nowhere"),
+    "batch size 0": (["--batch-size=0"], "--batch-size 0: give more than 0"),
+    "odd batch size": (["--batch-size=63"], "--batch-size 63 is shared by 2 processes, of 1438 images: give a"),
+    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is shared by 2 processes, of 1438 images"),
+    "epochs": (["--epochs=-1"], "--epochs -1: give more than 0"),
+    "learning rate": (["--learning-rate=nan"], "--learning-rate nan: give more than 0"),
+    "no number": (["--epochs=ten"], "argument --epochs: invalid int value: 'ten'"),
+    "unknown option": (["--epoch-count=3"], "unrecognized arguments: --epoch-count=3"),
+    "workers": (["--num-workers=-1"], "--num-workers -1: give more than 0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_said_by_one_rank(case: str, ranks: Ranks) -> None:
+    """Bad input ends all ranks with status 2, one of them says what is wrong, and nothing is written."""
+    options, message = BAD[case]
+    outcome = ranks("train_distributed.py", *options, processes=2)
+
+    assert outcome.statuses == [2, 2], outcome.text
+    assert len(outcome.errors) == 1
+    assert message in outcome.errors[0]
+    assert not outcome.folder.exists() or not list(outcome.folder.iterdir())
+
+
+def test_more_processes_than_images(tmp_path: Path, ranks: Ranks) -> None:
+    """Three processes for two images are refused."""
+    from matplotlib.image import imsave
+
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        imsave(tmp_path / name / "1.png", np.zeros((4, 4, 3), np.uint8))
+    imsave(tmp_path / "a" / "2.png", np.zeros((4, 4, 3), np.uint8))
+    outcome = ranks("train_distributed.py", "--dataset=folder", f"--data-dir={tmp_path}", processes=3)
+
+    assert outcome.statuses == [2, 2, 2], outcome.text
+    assert outcome.errors == ["error: 3 processes for 2 images to train on: start fewer"]
+
+
+def test_checkpoint_directory_that_cannot_be(tmp_path: Path, ranks: Ranks) -> None:
+    """A checkpoint directory below a file is refused before the training begins."""
+    (tmp_path / "file").write_text("")
+    outcome = ranks("train_distributed.py", processes=2, folder=tmp_path / "file" / "checkpoints")
+
+    assert outcome.statuses == [2, 2], outcome.text
+    assert outcome.errors == [f"error: cannot make --checkpoint-dir {outcome.folder}: Not a directory"]
+    assert "Epoch" not in outcome.text
+
+
+def test_disk_that_fills(ranks: Ranks) -> None:
+    """A disk that is full at the second epoch ends all ranks; the first checkpoint and the metrics are whole."""
+    code = (
+        "import io, os\n"
+        "sync, done = os.fsync, []\n"
+        "def fsync(number):\n"
+        "    done.append(number)\n"
+        "    if len(done) > 4: raise OSError(28, 'No space left on device')\n"
+        "    sync(number)\n"
+        "os.fsync = fsync"
+    )
+    outcome = ranks("train_distributed.py", "--epochs=3", processes=2, before=code)
+    resumed = ranks("train_distributed.py", "--epochs=3", "--resume", processes=2, folder=outcome.folder)
+
+    assert outcome.statuses == [2, 2], outcome.text
+    assert "No space left on device; earlier files are whole" in outcome.errors[0]
+    assert resumed.statuses == [0, 0], resumed.text
+    assert [row["epoch"] for row in resumed.metrics] == [1, 2, 3]
+    assert not list(outcome.folder.glob(".*"))
+
+
+def test_earlier_checkpoints_are_not_overwritten(one_process: Outcome, ranks: Ranks) -> None:
+    """A training without --resume leaves the checkpoints of another alone."""
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir())
+    outcome = ranks("train_distributed.py", processes=2, folder=one_process.folder)
+
+    assert outcome.statuses == [2, 2], outcome.text
+    assert "holds checkpoint_epoch_10.pt: give --resume or another --checkpoint-dir" in outcome.errors[0]
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "of another model"])
+def test_checkpoint_that_cannot_be_resumed(damage: str, ranks: Ranks) -> None:
+    """A damaged checkpoint, and one of another program, are refused by name and kept."""
+    program = "train_vision.py" if damage == "of another model" else "train_distributed.py"
+    first = ranks(program, "--epochs=1", "--batch-size=256")
+    path = first.folder / "checkpoint_epoch_1.pt"
+    if damage != "of another model":
+        path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else 2000])
+    content = path.read_bytes()
+    outcome = ranks("train_distributed.py", "--resume", processes=2, folder=first.folder)
+
+    assert outcome.statuses == [2, 2], outcome.text
+    expected = "is of another model" if damage == "of another model" else f"{path} is damaged: delete it"
+    assert len(outcome.errors) == 1
+    assert expected in outcome.errors[0]
+    assert path.read_bytes() == content
+
+
+def test_without_torchrun_it_says_how(ranks: Ranks) -> None:
+    """A program that was started by python alone asks for torchrun and ends with status 2."""
+    outcome = ranks("train_distributed.py", before="import os; del os.environ['RANK']")
+
+    assert outcome.statuses == [2]
+    assert outcome.errors[0].startswith("error: RANK is not set. Start me with torchrun, as in: torchrun --standalone")
+
+
+def test_world_that_is_not_what_slurm_allotted(ranks: Ranks) -> None:
+    """Processes on fewer nodes than allotted, and another number than GPUs, end the run at once."""
+    fewer_nodes = ranks("train_distributed.py", processes=2, SLURM_NNODES="2")
+    fewer_processes = ranks("train_distributed.py", processes=2, SLURM_GPUS_ON_NODE="4")
+    two_launchers = ranks("train_distributed.py", processes=4, LOCAL_WORLD_SIZE="2")
+
+    assert fewer_nodes.errors == [
+        "error: 2 processes run on 1 nodes, but Slurm allotted 2; "
+        "start one torchrun on each of them: srun --ntasks-per-node=1"
+    ]
+    assert "2 processes run on node0, but Slurm allotted 4; give its one torchrun" in fewer_processes.errors[0]
+    assert "4 processes run on node0, but Slurm allotted 2" in two_launchers.errors[0]
+    assert {*fewer_nodes.statuses, *fewer_processes.statuses, *two_launchers.statuses} == {2}
+
+
+# Through torchrun ----------------------------------------------------------------------------------------------------
+
+MASKS = (
+    Mask(r"^\[\d\] ", "[<node>] ", "any of the nodes may get rank 0"),
+    Mask(r'"host": "[^"]+"', '"host": "<node>"', "any of the nodes may get rank 0"),
+    Mask(r"master node: .*", "master node: <node>", "any of the nodes may get rank 0"),
+    Mask(r'"pid": \d+', '"pid": <pid>', "a fresh number for each process"),
+    Mask(r'"job": "\d+"', '"job": "<id>"', "a fresh number for each job"),
+    Mask(r'"params_sha256": "\w+"', '"params_sha256": "<hash>"', "processors round in different ways"),
+    Mask(r"Loss: [\d.]+", "Loss: <n>", "processors round in different ways"),
+    Mask(r"[\d.]+%", "<n>%", "processors round in different ways"),
+)
+
+
+@pytest.mark.parametrize("program", ["train_distributed.py", "train_vision.py", "train_requeue.py"])
+def test_commands_of_the_docstring_work(program: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands at the top of a program run it, through torchrun, and the last prints what was recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    commands = reader.commands(EXAMPLES / program)
+
+    assert len(commands) == 2
+    for command in commands:
+        run = reader.run(EXAMPLES / program, command, beside=MODULES)
+        assert run.status == 0, f"{command}\n{run.text}"
+        assert float(re.findall(r"Test Accuracy: ([\d.]+)%", run.text)[-1]) >= 100 * VISION_ACCURACY
+    reader.compare(EXAMPLES / program, run, lambda line: "record" in line or "Epoch" in line, MASKS)
+
+
+# The job scripts -----------------------------------------------------------------------------------------------------
+
+STAND_INS = {
+    "scontrol": 'test "$*" = "show hostnames $SLURM_JOB_NODELIST" && printf "127.0.0.%d\\n" $(seq "$TEST_NODES")',
+    "srun": 'if [[ -n "${TEST_RUN:-}" ]]; then\n'
+    '  while [[ "$1" == --* ]]; do shift; done\n'
+    '  exec srunbook simulate --nodes "$TEST_NODES" --gpus-per-node "$SLURM_GPUS_ON_NODE" -- "$@"\n'
+    "fi\n"
+    'printf "%s\\n" "$@"; echo "OMP_NUM_THREADS=$OMP_NUM_THREADS"',
+}
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> Callable[..., str]:
+    """Runs a job script, as published, with stand-ins for srun and scontrol; returns what it printed."""
+    for name, text in STAND_INS.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "torch-env").symlink_to(sys.prefix)
+    for path in EXAMPLES.glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+
+    def run(script: Path, *arguments: str, nodes: int, gpus: int, job: int = 17, **environ: str) -> str:
+        for kind in ("out", "err"):
+            (tmp_path / f"slurm-{job}.{kind}").touch()
+        result = subprocess.run(
+            ["bash", script, *arguments],
+            cwd=tmp_path,
+            env={
+                "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+                "HOME": str(tmp_path / "home"),
+                "SLURM_JOB_ID": str(job),
+                "SLURM_JOB_NODELIST": "node[1-9]",
+                "SLURM_JOB_NUM_NODES": str(nodes),
+                "SLURM_CPUS_PER_TASK": "8",
+                "TEST_NODES": str(nodes),
+                **({"SLURM_GPUS_ON_NODE": str(gpus)} if gpus else {}),
+                **environ,
+            },
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 4), (2, 1), (4, 8), (2, 0)])
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_adapts_to_the_allocation(script: Path, nodes: int, gpus: int, submit: Any, tmp_path: Path) -> None:
+    """A script reads nodes and GPUs from Slurm, and makes one rendezvous for all nodes."""
+    lines = submit(script, "--epochs=3", nodes=nodes, gpus=gpus, job=7017).splitlines()
+
+    assert f"--nnodes={nodes}" in lines
+    assert f"--nproc-per-node={gpus or 2}" in lines
+    assert f"OMP_NUM_THREADS={max(1, 8 // (gpus or 2))}" in lines
+    assert "--rdzv-id=7017" in lines
+    assert "--rdzv-endpoint=127.0.0.1:25017" in lines
+    assert {"--kill-on-bad-exit=1", "--cpus-per-task=8", "--checkpoint-dir=./checkpoints/7017"} <= set(lines)
+    assert lines[-2] == "--epochs=3"
+    for kind in ("out", "err"):
+        assert (tmp_path / "logs" / f"slurm-7017.{kind}").samefile(tmp_path / f"slurm-7017.{kind}")
+
+
+def test_scripts_differ_only_where_they_must() -> None:
+    """Between the scripts no line differs but those of their programs."""
+    texts = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in SCRIPTS}
+    common = set.intersection(*map(set, texts.values()))
+
+    assert set(texts) == {"run_distributed", "run_vision", "run_requeue"}
+    for lines in texts.values():
+        assert len(set(lines) - common) <= 12
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_has_the_form_of_one(script: Path) -> None:
+    """A job script has its directives before any command, one torchrun on a node, and marks what to edit."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+
+    assert lines[0] == "#!/bin/bash"
+    assert lines[first_command] == "set -euo pipefail"
+    assert not any(line.startswith("#SBATCH") for line in lines[first_command:])
+    assert sum("EDIT" in line for line in lines) == 2
+    assert any(line.startswith("#SBATCH --ntasks-per-node=1 ") for line in lines)
+    assert not any(re.search(r"--(output|error)=.*/", line) for line in lines)  # a folder there may be missing
+
+
+def test_ports_of_jobs_stay_out_of_the_systems_range() -> None:
+    """The port lies below those that Linux hands out by itself, and neighbouring jobs have different ones."""
+    (formula,) = {line for path in SCRIPTS for line in path.read_text().splitlines() if line.startswith("PORT=")}
+    code = f'for SLURM_JOB_ID in "$@"; do {formula.split("#")[0]}; echo $PORT; done'
+    jobs = [1, 6999, 7000, 7001, 4294967295]
+    ports = subprocess.run(["bash", "-c", code, "-", *map(str, jobs)], capture_output=True, text=True, check=True)
+
+    assert [int(port) for port in ports.stdout.split()] == [25001, 31999, 25000, 25001, 25000 + 4294967295 % 7000]
+
+
+def test_script_trains(submit: Any, tmp_path: Path) -> None:
+    """The script, as published, trains on two nodes with two processes each."""
+    script = ROOT / "slurm" / "torchrun" / "run_distributed.sbatch"
+    printed = submit(script, "--epochs=1", nodes=2, gpus=2, TEST_RUN="yes", job=25000)
+    ends = [record for record in parse_records(printed.splitlines()) if isinstance(record, EndRecord)]
+
+    assert len(ends) == 4
+    assert "on 4 CPU processes (nodes x processes: 2 x 2" in printed
+    assert (tmp_path / "checkpoints" / "25000" / "checkpoint_epoch_1.pt").is_file()
