@@ -586,7 +586,7 @@ def test_script_adapts_to_the_allocation(script: Path, nodes: int, gpus: int, su
 
     assert f"--nnodes={nodes}" in lines
     assert f"--nproc-per-node={gpus or 2}" in lines
-    assert f"OMP_NUM_THREADS={max(1, 8 // (gpus or 2))}" in lines
+    assert f"OMP_NUM_THREADS={1 if gpus else 4}" in lines
     assert "--rdzv-id=7017" in lines
     assert "--rdzv-endpoint=127.0.0.1:25017" in lines
     assert {"--kill-on-bad-exit=1", "--cpus-per-task=8", "--checkpoint-dir=./checkpoints/7017"} <= set(lines)
