@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-import string
 
 import pytest
 from hypothesis import given
@@ -58,6 +58,9 @@ MEASUREMENT = {
 }
 
 
+SHA256 = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
 def without(data: dict, name: str) -> dict:
     """The same data without one field."""
     return {key: value for key, value in data.items() if key != name}
@@ -91,15 +94,47 @@ def test_record_without_job():
         ('record {"event": "end", "rank": "0", "steps": 1}', "field 'rank' should be <class 'int'>, found '0'"),
         ('record {"event": "end", "rank": true, "steps": 1}', "field 'rank'"),
         ('record {"event": "end", "rank": 0, "steps": 1, "loss": 2}', "unknown field 'loss'"),
+        ('record {"event": ["end"], "rank": 0}', "unknown event ['end']"),
+        ('record {"event": {"end": 1}}', "unknown event"),
+        ('record {"event": null}', "unknown event None"),
+        ('record {"event": "end", "rank": ' + "[" * 100_000, "not JSON (nested too deeply)"),
+        ('record {"rank": 0, "event": "middle"}', "unknown event 'middle'"),
+        ('record { "event": "end", "rank": 0 }', "field 'steps' is missing"),
+        ('record {"rank": 0, "steps', "not JSON"),
+        ('record {"event": "end", "rank": -1, "steps": 1}', "'rank' is -1; it is 0 or more"),
+        ('record {"event": "end", "rank": 0, "steps": -1}', "'steps' is -1; it is 0 or more"),
+        (
+            'record {"event": "end", "rank": 0, "steps": 1, "params_sha256": "f00"}',
+            "'params_sha256' is 'f00'; it is 64",
+        ),
+        (f"record {json.dumps(START | {'rank': -1})}", "'rank' is -1; it is 0 or more"),
+        (f"record {json.dumps(START | {'local_rank': -1})}", "'local_rank' is -1"),
+        (f"record {json.dumps(START | {'rank': 4})}", "'rank' is 4 in a world of 4"),
     ],
 )
 def test_wrong_record(line, complaint):
     """A line that announces a record but holds none is refused, and says why."""
-    with pytest.raises(FormatError, match=complaint.replace("(", r"\(")):
+    with pytest.raises(FormatError, match=re.escape(complaint)):
         parse_records([line])
 
 
-@given(st.lists(st.builds(EndRecord, st.integers(0, 999), st.integers(0), st.none() | st.text(string.hexdigits))))
+@pytest.mark.parametrize(
+    "line", ['{"rank": 0, "event": "end", "steps": 2}', '{ "steps": 2, "rank": 0, "event": "end"} ']
+)
+def test_record_in_any_order(line):
+    """The fields of a record may stand in any order, with spaces or without."""
+    assert parse_records([f"[0] record {line}"]) == [EndRecord(rank=0, steps=2)]
+
+
+@pytest.mark.parametrize(
+    "line", ["record {n} of {m}", 'record {"rank": 0}', 'a record "event"', 'record: {"event": 1}']
+)
+def test_no_record(line):
+    """A line that only resembles a record is other output."""
+    assert parse_records([line]) == []
+
+
+@given(st.lists(st.builds(EndRecord, st.integers(0, 999), st.integers(0), st.none() | SHA256)))
 def test_records_keep_their_order(records):
     """Records come back as they were printed, in the order of the output."""
     lines = []
@@ -132,6 +167,12 @@ def test_recording_comes_back(tmp_path):
     [
         (RECORDING | {"where": "laptop"}, "'where' is 'laptop'; it is slurm, simulation or process"),
         (RECORDING | {"date": "20.11.2026"}, "'date' is '20.11.2026'; it reads like 2026-11-20"),
+        (RECORDING | {"date": "2026-13-99"}, "'date' is '2026-13-99'; it reads like 2026-11-20"),
+        (RECORDING | {"date": "\uff12026-11-20"}, "'date' is"),
+        (RECORDING | {"also": [{"slurm": "24.11.5", "date": "2026-02-30"}]}, "'date' is '2026-02-30'"),
+        (RECORDING | {"source_sha256": "f00"}, "'source_sha256' is 'f00'; it is 64 hexadecimal digits"),
+        (RECORDING | {"source_sha256": "G" * 64}, "'source_sha256' is"),
+        (RECORDING | {"output": ["one\ntwo"]}, "'output' has the line 'one.ntwo', which holds a line break"),
         (RECORDING | {"schema": 2}, "recording has schema 2; this version reads 1"),
         (RECORDING | {"output": "y"}, "field 'output' should be"),
         (RECORDING | {"output": ["y", 1]}, "field 'output' should be"),
@@ -150,7 +191,9 @@ def test_wrong_recording(tmp_path, data, complaint):
         read_recording(path)
 
 
-@pytest.mark.parametrize(("text", "complaint"), [(None, "no such file"), ("{", "not JSON")])
+@pytest.mark.parametrize(
+    ("text", "complaint"), [(None, "no such file"), ("{", "not JSON"), ("[" * 100_000, "not JSON")]
+)
 def test_unreadable_file(tmp_path, text, complaint):
     """A missing file, and one that is no JSON, are named with their path."""
     path = tmp_path / "a.json"
@@ -199,6 +242,19 @@ def test_measurement_comes_back(tmp_path):
         (MEASUREMENT | {"schema": 0}, "has schema 0; this version reads 1"),
         (without(MEASUREMENT, "machine"), "field 'machine' is missing"),
         (MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}}]}, "field 'samples' is missing"),
+        (MEASUREMENT | {"date": "2026-02-30"}, "'date' is '2026-02-30'"),
+        (MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}, "samples": {}}]}, "'a' has no samples"),
+        (MEASUREMENT | {"machine": {"memory_GiB": float("inf")}}, "'machine' holds inf, which is not finite"),
+        (MEASUREMENT | {"parameters": {"sizes": [1, {"x": float("nan")}]}}, "'parameters' holds nan"),
+        (
+            MEASUREMENT
+            | {"configurations": [{"name": "a", "parameters": {"x": float("nan")}, "samples": {"wall_s": [1]}}]},
+            "'parameters' holds nan",
+        ),
+        (
+            MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}, "samples": {"wall_s": [10**400]}}]},
+            "'wall_s' is empty or not finite",
+        ),
         (
             MEASUREMENT | {"configurations": [{"name": "a", "parameters": {}, "samples": {"wall_s": []}}]},
             "'wall_s' is empty or not finite",

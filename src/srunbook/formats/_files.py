@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+import reprlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from datetime import date
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -49,11 +53,73 @@ def read_json(path: Path) -> Any:
         FormatError: The file is missing, or is not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FormatError(f"{path}: no such file") from None
     except ValueError as error:
         raise FormatError(f"{path}: not JSON: {error}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Parses JSON.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def check_date(what: str, text: str) -> None:
+    """Refuses a text that is no ISO date.
+
+    Raises:
+        FormatError: It has another form, or there is no such day.
+    """
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        try:
+            date.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            return
+    raise FormatError(f"{what}: 'date' is {text!r}; it reads like 2026-11-20")
+
+
+def check_sha256(what: str, name: str, text: str) -> None:
+    """Refuses a text that is no SHA-256.
+
+    Raises:
+        FormatError: It is not 64 lower-case hexadecimal digits.
+    """
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise FormatError(f"{what}: {name!r} is {text!r}; it is 64 hexadecimal digits, as hexdigest() gives them")
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number can be drawn: neither infinite, nor undefined, nor too large for a float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_finite(what: str, name: str, value: Any) -> None:
+    """Refuses numbers that JSON does not have, wherever they are in a value.
+
+    Raises:
+        FormatError: One is infinite or undefined.
+    """
+    values = [value]
+    for item in values:  # grows as it goes
+        if isinstance(item, Mapping):
+            values += item.values()
+        elif isinstance(item, (list, tuple)):
+            values += item
+        elif isinstance(item, (int, float)) and not is_finite(item):
+            raise FormatError(f"{what}: {name!r} holds {reprlib.repr(item)}, which is not finite")
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -80,7 +146,7 @@ def build(kind: type[T], data: Any, where: str) -> T:
     """Builds a dataclass from parsed JSON and checks every field against its annotation.
 
     Raises:
-        FormatError: A field is missing, unknown, or of another type.
+        FormatError: A field is missing, unknown, of another type, or refused by the dataclass itself.
     """
     if not isinstance(data, dict):
         raise FormatError(f"{where}: expected an object, found {type(data).__name__}")
@@ -96,6 +162,9 @@ def build(kind: type[T], data: Any, where: str) -> T:
                 raise FormatError(f"{where}: field {name!r} is missing")
             continue
         if not _fits(data[name], hints[name]):
-            raise FormatError(f"{where}: field {name!r} should be {hints[name]}, found {data[name]!r}")
+            raise FormatError(f"{where}: field {name!r} should be {hints[name]}, found {reprlib.repr(data[name])}")
         values[name] = tuple(data[name]) if get_origin(hints[name]) is tuple else data[name]
-    return kind(**values)
+    try:
+        return kind(**values)
+    except FormatError as error:
+        raise FormatError(f"{where}: {error}") from None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
-import re
+import reprlib
 import statistics
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from srunbook.formats._files import FormatError, build, read_json, write_whole
+from srunbook.formats._files import FormatError, build, check_date, check_finite, is_finite, read_json, write_whole
 
 SCHEMA = 1
 
@@ -36,10 +35,14 @@ class Configuration:
     samples: dict[str, list[float]]
 
     def __post_init__(self) -> None:
-        """Refuses an empty or non-finite series."""
+        """Refuses an empty or non-finite series, and none at all."""
+        what = f"measurement {self.name!r}"
+        check_finite(what, "parameters", self.parameters)
+        if not self.samples:
+            raise FormatError(f"{what} has no samples; it has some for each quantity, as in {{'wall_s': [1.0, 1.1]}}")
         for quantity, values in self.samples.items():
-            if not values or not all(math.isfinite(value) for value in values):
-                raise FormatError(f"measurement {self.name!r}: {quantity!r} is empty or not finite: {values}")
+            if not values or not all(map(is_finite, values)):
+                raise FormatError(f"{what}: {quantity!r} is empty or not finite: {reprlib.repr(values)}")
 
     def median(self, quantity: str) -> float:
         """Median of one quantity.
@@ -78,8 +81,9 @@ class Measurement:
         """Checks the stamp."""
         if self.schema != SCHEMA:
             raise FormatError(f"measurement has schema {self.schema}; this version reads {SCHEMA}")
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d", self.date):
-            raise FormatError(f"measurement: 'date' is {self.date!r}; it reads like 2026-11-20")
+        check_date("measurement", self.date)
+        check_finite("measurement", "machine", self.machine)
+        check_finite("measurement", "parameters", self.parameters)
         if not self.configurations:
             raise FormatError("measurement has no configurations")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from srunbook.formats._files import FormatError, build, read_json, write_whole
+from srunbook.formats._files import FormatError, build, check_date, check_sha256, read_json, write_whole
 
 SCHEMA = 1
 
@@ -46,13 +46,19 @@ class Recording:
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        """Checks the fields that have a fixed set of values."""
+        """Checks the fields that have a fixed form or set of values."""
         if self.schema != SCHEMA:
             raise FormatError(f"recording has schema {self.schema}; this version reads {SCHEMA}")
         if self.where not in ("slurm", "simulation", "process"):
             raise FormatError(f"recording: 'where' is {self.where!r}; it is slurm, simulation or process")
-        if not re.fullmatch(r"\d{4}-\d\d-\d\d", self.date):
-            raise FormatError(f"recording: 'date' is {self.date!r}; it reads like 2026-11-20")
+        for date in (self.date, *(run["date"] for run in self.also if "date" in run)):
+            check_date("recording", date)
+        check_sha256("recording", "source_sha256", self.source_sha256)
+        for line in self.output:
+            if "\n" in line or "\r" in line:
+                raise FormatError(
+                    f"recording: 'output' has the line {line!r}, which holds a line break; split it there"
+                )
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ A program needs no library to print them::
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from srunbook.formats._files import FormatError, build
+from srunbook.formats._files import FormatError, build, check_sha256, parse_json
 
-MARK = 'record {"event"'
+MARK = re.compile(r'\brecord (\{\s*".*)')
 """What a record line contains; launchers may put a label such as `[0]` or `0:` before it."""
 
 
@@ -43,6 +43,12 @@ class StartRecord:
     framework: str
     job: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses a place that there is not."""
+        _check_not_negative(rank=self.rank, local_rank=self.local_rank)
+        if self.rank >= self.world_size:
+            raise FormatError(f"'rank' is {self.rank} in a world of {self.world_size}; ranks count from 0")
+
 
 @dataclass(frozen=True)
 class EndRecord:
@@ -58,6 +64,18 @@ class EndRecord:
     steps: int
     params_sha256: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses negative numbers and a digest of another form."""
+        _check_not_negative(rank=self.rank, steps=self.steps)
+        if self.params_sha256 is not None:
+            check_sha256("end", "params_sha256", self.params_sha256)
+
+
+def _check_not_negative(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 0:
+            raise FormatError(f"{name!r} is {number}; it is 0 or more")
+
 
 KINDS = {"start": StartRecord, "end": EndRecord}
 
@@ -68,6 +86,8 @@ def parse_records(lines: Iterable[str]) -> list[StartRecord | EndRecord]:
     Args:
         lines: Lines of output, with or without a label of the launcher before the record.
 
+    A JSON object without the field `event` is other output.
+
     Raises:
         FormatError: A line announces a record, but what follows is no valid one.
 
@@ -76,16 +96,23 @@ def parse_records(lines: Iterable[str]) -> list[StartRecord | EndRecord]:
     """
     records: list[StartRecord | EndRecord] = []
     for line in lines:
-        position = line.find(MARK)
-        if position < 0:
+        match = MARK.search(line)
+        if not match:
             continue
-        text = line[position + len("record ") :].strip()
+        text = match[1].strip()
         try:
-            data = json.loads(text)
+            data = parse_json(text)
         except ValueError as error:
-            raise FormatError(f"run record is not JSON ({error}): {text}") from None
+            raise FormatError(f"run record is not JSON ({error}): {_short(text)}") from None
+        if "event" not in data:
+            continue
         event = data.pop("event")
-        if event not in KINDS:
-            raise FormatError(f"run record has the unknown event {event!r}; known are {', '.join(KINDS)}: {text}")
-        records.append(build(KINDS[event], data, f"run record {text}"))
+        if not isinstance(event, str) or event not in KINDS:
+            known = ", ".join(KINDS)
+            raise FormatError(f"run record has the unknown event {event!r}; known are {known}: {_short(text)}")
+        records.append(build(KINDS[event], data, f"run record {_short(text)}"))
     return records
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 400 else f"{text[:397]}..."
