@@ -37,6 +37,14 @@ def test_malformed_layout(text, position):
     assert caught.value.position == position
 
 
+def test_long_text():
+    """A long text is cut short in the message."""
+    with pytest.raises(SlurmParseError) as caught:
+        expand_tasks("9" * 5000)
+
+    assert len(str(caught.value)) < 300
+
+
 def test_negative_count():
     """A negative count is refused."""
     with pytest.raises(ValueError, match="-1 tasks"):
@@ -45,14 +53,37 @@ def test_negative_count():
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("4", 4), ("a100:4", 4), ("a100:2,h100:2", 4), ("gpu:4", 4), ("gpu:a100:4", 4), ("gpu:a100:2(IDX:0-1)", 2)],
+    [
+        ("4", 4),
+        ("a100:4", 4),
+        ("a100:2,h100:2", 4),
+        ("gpu:4", 4),
+        ("gpu:a100:4", 4),
+        ("gpu:a100:2(IDX:0-1)", 2),
+        ("3g.20gb:2", 2),
+        ("1g.10gb+me:1,2080ti:2", 3),
+        ("gpu:3g.20gb:2", 2),
+        ("gpu:4(IDX:0-1,3)", 4),
+        ("gpu:a100:2(S:0-1),gpu:h100:3(IDX:0,2,4)", 5),
+        ("gres/gpu:a100:2", 2),
+        ("gres:gpu:2", 2),
+        ("mps:100,gpu:2", 2),
+        ("craynetwork:1,gpu:2", 2),
+        ("gpu:2,bandwidth:lustre:no_consume:4G", 2),
+        ("license_server:1,gpu:2", 2),
+        ("shard:4", 0),
+        ("mps:a100:50", 0),
+        ("gres/shard:a100:4,a100:1", 1),
+    ],
 )
 def test_gpus(text, count):
-    """The number of GPUs is found with and without types."""
+    """The number of GPUs is found with and without types, and other resources are not counted."""
     assert parse_gpus(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "a100", "a100:", ":4", "a100:4,", "a100:x", "4:a100"])
+@pytest.mark.parametrize(
+    "text", ["", "a100", "a100:", ":4", "a100:4,", "a100:x", "4:a100", "gpu:2,", "gpu:2(", "²", "gpu:x", "a:b:4"]
+)
 def test_malformed_gpus(text):
     """A request without a count is refused."""
     with pytest.raises(SlurmParseError, match="has no count"):

@@ -107,6 +107,9 @@ def test_cut_down_environment(name):
     [
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID 'x'"),
         ({"SLURM_PROCID": "-1"}, "SLURM_PROCID '-1'"),
+        ({"SLURM_PROCID": "9" * 5000}, "SLURM_PROCID '999"),
+        ({"SLURM_PROCID": "²"}, "SLURM_PROCID '²'"),
+        ({"SLURM_STEP_NODELIST": f"n[{'9' * 5000}]"}, "host list 'n[999"),
         ({"SLURM_STEP_NODELIST": "n[1-2"}, "nothing closes"),
         ({"SLURM_STEP_NODELIST": "n[1-2]"}, "3 nodes have tasks, but 2 nodes are named"),
         ({"SLURM_STEP_NUM_TASKS": "12"}, "11 tasks together, not 12"),

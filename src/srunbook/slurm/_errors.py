@@ -15,10 +15,15 @@ class SlurmParseError(ValueError):
     """
 
     def __init__(self, what: str, text: str, position: int, problem: str, example: str) -> None:
-        shown = text if len(text) <= 80 else f"{text[:77]}..."
-        super().__init__(f"{what} {shown!r}: {problem} at character {position + 1}; it reads like {example!r}")
+        super().__init__(
+            f"{what} {_short(text)!r}: {_short(problem)} at character {position + 1}; it reads like {example!r}"
+        )
         self.text = text
         self.position = position
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:48]}...{text[-29:]}"
 
 
 class NotInStepError(RuntimeError):

@@ -17,7 +17,7 @@ MAX_NUMBER = 2**25
 """Slurm keeps a larger number at the end of a name as part of the name (`MAX_HOST_SUFFIX` of its hostlist.c)."""
 
 EXAMPLE = "rack[0-1]n[01-04]-ib,login"
-RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]+))?")
 
 
 def expand_hostlist(text: str) -> list[str]:

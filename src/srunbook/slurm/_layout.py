@@ -12,7 +12,17 @@ MAX_NODES = 100_000
 """Layouts of more nodes are refused."""
 
 ITEM = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
-GPUS = re.compile(r"(?:(?:gpu|[A-Za-z][\w.-]*):)*([0-9]{1,9})(?:\(.*\))?")
+SEPARATOR = re.compile(r",(?![^(]*\))")
+"""A comma outside of parentheses."""
+
+GPUS = re.compile(r"(gpu:)?(?:([\w.+-]+):)?([0-9]{1,9})(?:\([^()]*\))?", re.ASCII)
+"""A request of GPUs: whether it says so, their type, their number."""
+
+OTHER = re.compile(r"(?!gpu\b)([A-Za-z]\w*):[\w.:+-]+(?:\([^()]*\))?", re.ASCII)
+"""A request of something else; a type of GPU with its number looks like one."""
+
+OTHER_NAMES = ("bandwidth", "craynetwork", "mic", "mps", "nic", "shard")
+"""What else Slurm knows that is requested like GPUs. Sites may add more, and then write `gpu:` before the GPUs."""
 
 
 def expand_tasks(text: str) -> list[int]:
@@ -73,6 +83,8 @@ def compress_tasks(counts: Iterable[int]) -> str:
 def parse_gpus(text: str) -> int:
     """Counts the GPUs in a request: SLURM_GPUS_PER_NODE reads `4`, `a100:4` or `a100:2,h100:2`.
 
+    Other resources in the same list, such as `shard:4`, are no GPUs and do not count.
+
     Args:
         text: The request, without or with types, with or without the word `gpu`.
 
@@ -87,10 +99,14 @@ def parse_gpus(text: str) -> int:
     """
     total = 0
     position = 0
-    for piece in text.split(","):
-        match = GPUS.fullmatch(piece)
-        if not match:
-            raise SlurmParseError("GPU request", text, position, f"{piece!r} has no count", "a100:4")
-        total += int(match[1])
+    pieces = SEPARATOR.split(text)
+    items = [piece.removeprefix("gres/").removeprefix("gres:") for piece in pieces]
+    named = any(match and match[1] for match in map(GPUS.fullmatch, items))
+    for piece, item in zip(pieces, items, strict=True):
+        match, other = GPUS.fullmatch(item), OTHER.fullmatch(item)
+        if not (other and (named or other[1] in OTHER_NAMES)):
+            if not match:
+                raise SlurmParseError("GPU request", text, position, f"{piece!r} has no count", "a100:4")
+            total += int(match[3])
         position += len(piece) + 1
     return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ def _first(environ: Mapping[str, str], *names: str) -> str:
 
 def _number(environ: Mapping[str, str], *names: str) -> int:
     text = _first(environ, *names)
-    if not (text.isascii() and text.isdigit()):
+    if not re.fullmatch(r"[0-9]{1,18}", text):
         name = next(name for name in names if environ.get(name))
         raise SlurmParseError(name, text, 0, "this is no whole number", "4")
     return int(text)
