@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
@@ -40,6 +41,14 @@ def recording_of(env: BuildEnvironment, path: Path) -> Recording | None:
         logger.warning(
             "%s was recorded from another version of the file: run it again and record what it prints",
             beside.relative_to(root(env)),
+            location=env.docname,
+            type="recordings",
+        )
+    if (recording.where == "slurm") != (path.suffix == ".sbatch"):
+        logger.warning(
+            "%s says that it ran on %s: a job script runs on slurm, and nothing else does",
+            beside.relative_to(root(env)),
+            recording.where,
             location=env.docname,
             type="recordings",
         )
@@ -102,17 +111,21 @@ class Recorded(RepositoryDirective):
             )
             return
         text, left_out = self.shown(recording)
+        below = line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
+        if left_out:
+            below += nodes.Text(" ")
+            below += left_out
         box = nodes.container(classes=["recorded"], is_div=True)
         box += line("What ", nodes.literal("", recording.command), " printed", classes=["recorded-caption"])
         block = nodes.literal_block(text, text, language="none", recording=str(recording_path(path).name))
         self.set_source_info(block)
         box += block
-        box += line(f"{stamp(recording)}.{left_out}", classes=["badge-line", "badge-ran"])
+        box += below
         yield box
 
-    def shown(self, recording: Recording) -> tuple[str, str]:
-        """Chooses the lines to show, and says which are left out."""
-        lines, left_out = list(recording.output), ""
+    def shown(self, recording: Recording) -> tuple[str, nodes.Node | None]:
+        """Chooses the lines to show, and says how many are left out; the pattern is for those who hover over it."""
+        lines, chosen_by = list(recording.output), ""
         if "match" in self.options:
             try:
                 pattern = re.compile(self.options["match"])
@@ -121,12 +134,15 @@ class Recorded(RepositoryDirective):
             lines = [content for content in lines if pattern.search(content)]
             if not lines:
                 raise FileError(f"no recorded line matches {self.options['match']!r}")
-            left_out = f" Shown: the {len(lines)} of {len(recording.output)} lines that match {pattern.pattern}."
+            chosen_by = f"the lines that match {pattern.pattern}"
         limit = self.options.get("max-lines", len(lines))
         if len(lines) > limit:
-            left_out += f" Shown: the first {limit} of {len(lines)} lines."
+            chosen_by = f"the first {limit} of {chosen_by or 'all lines'}"
             lines = lines[:limit]
-        return "\n".join(lines), left_out
+        if not chosen_by:
+            return "\n".join(lines), None
+        text = f"Shown: {len(lines)} of {len(recording.output)} lines."
+        return "\n".join(lines), nodes.raw("", f'<span title="{escape(chosen_by)}">{text}</span>', format="html")
 
 
 def now_recorded(_app: Sphinx, env: BuildEnvironment, *_changes: object) -> list[str]:

@@ -235,7 +235,7 @@ def test_recorded_output(tiny_site):
     """A recording of the same bytes is shown with its stamp."""
     tiny_site.write("slurm/job.sbatch", JOB)
     tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} slurm/job.sbatch\n:match: node2\n```")
+    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} slurm/job.sbatch\n:match: node2|<x>\n```")
 
     build = tiny_site.build()
 
@@ -244,7 +244,7 @@ def test_recorded_output(tiny_site):
     assert page.count(">Ran on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
     assert "node2 says &lt;hello&gt;" in page
     assert "node1 says" not in page
-    assert "Shown: the 1 of 2 lines that match node2." in page
+    assert '<span title="the lines that match node2|&lt;x&gt;">Shown: 1 of 2 lines.</span>' in page
 
 
 def test_recording_that_comes_later(tiny_site):
@@ -271,6 +271,20 @@ def test_recording_of_other_bytes(tiny_site):
 
     assert build.returncode != 0
     assert "slurm/job.recording.json was recorded from another version of the file" in build.output
+
+
+def test_recording_of_another_place(tiny_site):
+    """A recording that says Slurm beside a program, or anything else beside a job script, fails the build."""
+    for name, where in (("slurm/job.sbatch", "process"), ("examples/guide/a.py", "slurm")):
+        tiny_site.write(name, JOB)
+        tiny_site.write(f"{name.partition('.')[0]}.recording.json", recording(JOB, where=where))
+    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} examples/guide/a.py\n```")
+
+    build = tiny_site.build()
+
+    assert build.returncode != 0
+    assert "slurm/job.recording.json says that it ran on process: a job script runs on slurm" in build.output
+    assert "examples/guide/a.recording.json says that it ran on slurm: a job script runs on slurm" in build.output
 
 
 @pytest.mark.parametrize(
