@@ -3,7 +3,7 @@
 sphinx-gallery runs an example again when the example's own text has changed. Here, what an example uses counts
 too: the files of its folder that its text names, the library, and the pinned versions. The hash of all of these is
 kept beside the example's page; where it no longer agrees, the example runs again, and a page without a current
-hash fails the build.
+hash fails the build. Below the hash stand the programs that the example started.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evidence import watching, with_imports
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx_gallery import gen_gallery
@@ -53,7 +54,7 @@ def uses(driver: Path) -> list[Path]:
         at = waiting.pop()
         text = at.read_text(encoding="utf-8", errors="ignore")
         for path, (name, full) in candidates.items():
-            if path in found or path == driver or path.name.startswith(("plot_", "GALLERY_HEADER")):
+            if path in found or path == driver or path.name.startswith("plot_") or path.name == "GALLERY_HEADER.rst":
                 continue
             named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if path.parent == at.parent else None
             imported = path.parent == at.parent and re.search(
@@ -84,9 +85,28 @@ def current_hash(root: Path, driver: Path) -> str:
     return digest.hexdigest()
 
 
-def page(app: Sphinx, driver: Path) -> Path:
+def page(root: Path, driver: Path) -> Path:
     """Path, without suffix, of what the gallery makes from an example."""
-    return Path(app.srcdir) / "gallery" / driver.parent.name / driver.stem
+    return root / "docs" / "gallery" / driver.parent.name / driver.stem
+
+
+def ran_as_it_is(root: Path, driver: Path) -> bool:
+    """Whether the stamp of an example's last run is of what stands there now."""
+    return stamped(page(root, driver).with_suffix(".run"))[:1] == [current_hash(root, driver)]
+
+
+def stamped(stamp: Path) -> list[str]:
+    """Lines of a stamp: the hash of what ran, and the programs that it started; nothing where there is none."""
+    return stamp.read_text(encoding="utf-8").splitlines() if stamp.is_file() else []
+
+
+def executed(root: Path) -> set[Path]:
+    """The examples that ran as they are now, the programs that they started, and what these import."""
+    found: set[Path] = set()
+    for driver in drivers(root):
+        if ran_as_it_is(root, driver):
+            found |= {driver, *(root / name for name in stamped(page(root, driver).with_suffix(".run"))[1:])}
+    return with_imports(found)
 
 
 def restore_environment(_conf: dict[str, Any], _name: str) -> None:
@@ -98,11 +118,10 @@ def restore_environment(_conf: dict[str, Any], _name: str) -> None:
 def forget_outdated(app: Sphinx) -> None:
     """Makes sphinx-gallery run again what has changed, and removes pages whose example is gone."""
     root = Path(app.srcdir).parent
-    wanted = {page(app, driver): driver for driver in drivers(root)}
+    wanted = {page(root, driver): driver for driver in drivers(root)}
     for path, driver in wanted.items():
-        stamp = path.with_suffix(".run")
-        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != current_hash(root, driver):
-            stamp.unlink(missing_ok=True)
+        if not ran_as_it_is(root, driver):
+            path.with_suffix(".run").unlink(missing_ok=True)
             path.with_suffix(".py.md5").unlink(missing_ok=True)
     for rst in (Path(app.srcdir) / "gallery").glob("*/plot_*.rst"):
         if rst.with_suffix("") not in wanted:
@@ -120,7 +139,8 @@ def run_gallery(app: Sphinx) -> None:
     arguments, folder = list(sys.argv), Path.cwd()
     hashes = {driver: current_hash(root, driver) for driver in drivers(root)}
     try:
-        gen_gallery.generate_gallery_rst(app)
+        with watching(root / "examples") as started:
+            gen_gallery.generate_gallery_rst(app)
     except SystemExit as error:
         raise ExtensionError(
             f"the example {sys.argv[0]} called sys.exit({error.code!r}), which would end the build without a site: "
@@ -133,12 +153,13 @@ def run_gallery(app: Sphinx) -> None:
 
     ran = {Path(path) for path in app.config.sphinx_gallery_conf["passing_examples"]}
     for driver, hash_before in hashes.items():
-        stamp = page(app, driver).with_suffix(".run")
+        stamp = page(root, driver).with_suffix(".run")
         if driver in ran:
-            write_whole(stamp, hash_before)
+            names = sorted(path.relative_to(root).as_posix() for path in started.get(driver, ()))
+            write_whole(stamp, "\n".join([hash_before, *names]) + "\n")
         if not stamp.is_file():
             raise ExtensionError(f"the example {driver.relative_to(root)} did not run: {reason(app, driver)}")
-        if stamp.read_text(encoding="utf-8") != hash_before or not page(app, driver).with_suffix(".rst").is_file():
+        if stamped(stamp)[:1] != [hash_before] or not page(root, driver).with_suffix(".rst").is_file():
             raise ExtensionError(
                 f"the example {driver.relative_to(root)} has no page of its last run: delete docs/gallery"
             )
