@@ -12,29 +12,39 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LOADING = {
-    "script": "src",
-    "img": "src",
-    "iframe": "src",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-    "object": "data",
-    "embed": "src",
+    "script": ("src", "href", "xlink:href"),
+    "img": ("src", "srcset"),
+    "iframe": ("src", "srcdoc"),
+    "source": ("src", "srcset"),
+    "video": ("src", "poster"),
+    "audio": ("src",),
+    "track": ("src",),
+    "input": ("src",),
+    "object": ("data",),
+    "embed": ("src",),
+    "body": ("background",),
+    "image": ("href", "xlink:href"),
+    "use": ("href", "xlink:href"),
+    "feimage": ("href", "xlink:href"),
+    "form": ("action",),
+    "base": ("href",),
 }
-"""Elements that make a browser load something, and the attribute that says what."""
+"""Elements that make a browser load something, and the attributes that say what; the last two say where to go."""
 
 NOT_LOADED = {"canonical", "next", "prev", "search", "index", "author", "edit", "copyright", "genindex"}
 """Kinds of <link> that are only followed when somebody asks for it."""
 
 
 class Page(HTMLParser):
-    """Collects the ids, the links and the loaded files of a page."""
+    """Collects the ids, the links, the loaded files, and the inline styles and scripts of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.loaded: list[str] = []
+        self.code: list[str] = []
+        self._in_code = False
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -43,10 +53,26 @@ class Page(HTMLParser):
         self.ids.update(values[name] for name in ("id", "name") if values.get(name) and (name == "id" or tag == "a"))
         if tag == "a" and values.get("href"):
             self.links.append(values["href"])
-        if values.get(LOADING.get(tag, "")):
-            self.loaded.append(values[LOADING[tag]])
+        for name in LOADING.get(tag, ()):
+            if values.get(name):
+                addresses = values[name].split(",") if name == "srcset" else [values[name]]
+                self.loaded += [address.split()[0] for address in addresses if address.strip()]
+        # A handler is a script, too; and many attributes of SVG take url(...).
+        self.code += [value for name, value in attrs if value and (name.startswith(("on", "style")) or "url(" in value)]
+        self._in_code = tag == "style" or (tag == "script" and values.get("type") != "application/ld+json")
         if tag == "link" and not set((values.get("rel") or "").split()) & NOT_LOADED:
             self.loaded.append(values["href"])
+        if tag == "meta" and (values.get("http-equiv") or "").lower() == "refresh":
+            self.loaded.append((values.get("content") or "").partition("=")[2])
+
+    def handle_endtag(self, tag):
+        """Ends a style or a script."""
+        self._in_code = False
+
+    def handle_data(self, data):
+        """Takes an inline style or script."""
+        if self._in_code:
+            self.code.append(data)
 
 
 def pages(site: Path) -> dict[Path, Page]:
@@ -65,7 +91,8 @@ def broken_links(site: Path) -> tuple[list[str], int]:
         for link in page.links + page.loaded:
             parts = urlsplit(link)
             # 404.html is served at any address, so its links begin at the root of the host.
-            if parts.scheme or parts.netloc or link.startswith("data:") or parts.path.startswith("/"):
+            rooted = parts.path.startswith("/") and path == site / "404.html"
+            if parts.scheme or parts.netloc or link.startswith("data:") or rooted:
                 continue
             count += 1
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
@@ -93,6 +120,7 @@ def test_links_and_anchors(built_site):
         ("b.html#absent", "no such anchor"),
         ("c.html", "no such file"),
         ("#absent", "no such anchor"),
+        ("/nope.html#x", "no such file"),
     ],
 )
 def test_broken_anchor_is_found(tmp_path, link, complaint):
@@ -108,17 +136,87 @@ def test_broken_anchor_is_found(tmp_path, link, complaint):
     )
 
 
-def test_nothing_from_other_hosts(built_site):
-    """No page, style sheet or script loads anything from another host."""
-    foreign = [
-        f"{path}: {url}" for path, page in pages(built_site).items() for url in page.loaded if urlsplit(url).netloc
-    ]
-    for path in sorted(built_site.rglob("*.css")):
-        foreign += [
-            f"{path}: {url}" for url in re.findall(r"(?:url\(|@import)\s*[\"']?(https?://[^\"')]+)", path.read_text())
-        ]
+NAMED_ONLY = re.compile(
+    r"""/\*.*?\*/                           # comments
+      | ^\s*//.*?$ | (?<=[;,{}()\s])//\s.*?$
+      | https?://www\.w3\.org/[\w./#]*      # names of XML's namespaces
+    """,
+    re.X | re.S | re.M,
+)
+"""What looks like an address in a style or a script, and is not loaded."""
 
-    assert not foreign
+
+def addresses(code: str) -> list[str]:
+    """Addresses of other hosts in a style or a script."""
+    return re.findall(r"""(?:https?:|wss?:|(?<=["'`(\s]))//[\w\[][^\s"'`)<>\\]*""", NAMED_ONLY.sub(" ", code))
+
+
+def foreign(site: Path) -> list[str]:
+    """What pages, style sheets, scripts and drawings load from other hosts."""
+    found = []
+    for path, page in pages(site).items():
+        found += [f"{path.relative_to(site)}: {url}" for url in page.loaded if urlsplit(url).netloc]
+        found += [f"{path.relative_to(site)}: {url}" for code in page.code for url in addresses(code)]
+    for path in sorted(site.rglob("*")):
+        if path.suffix in (".css", ".js", ".mjs"):
+            code = path.read_text(encoding="utf-8")
+            found += [f"{path.relative_to(site)}: {url}" for url in addresses(code)]
+        elif path.suffix == ".svg":
+            page = Page(path.read_text(encoding="utf-8"))
+            found += [f"{path.relative_to(site)}: {url}" for url in page.loaded if urlsplit(url).netloc]
+            found += [f"{path.relative_to(site)}: {url}" for code in page.code for url in addresses(code)]
+    return found
+
+
+def test_nothing_from_other_hosts(built_site):
+    """No page, style sheet, script or drawing loads anything from another host."""
+    assert foreign(built_site) == []
+
+
+LOADS = {
+    "style": ("a.html", '<p style="background: url(https://host.example/a.png)">x</p>'),
+    "style-element": ("a.html", "<style>p { background: url(//host.example/a.png) }</style>"),
+    "srcset": ("a.html", '<img src="a.png" srcset="a.png 1x, https://host.example/a.png 2x">'),
+    "poster": ("a.html", '<video poster="//host.example/a.png"></video>'),
+    "script": ("a.html", '<script>fetch("https://host.example/a")</script>'),
+    "handler": ("a.html", "<p onclick=\"fetch('//host.example/a')\">x</p>"),
+    "refresh": ("a.html", '<meta http-equiv="refresh" content="0; url=https://host.example/a">'),
+    "image": ("a.html", '<svg><image href="https://host.example/a.png"/></svg>'),
+    "use": ("a.html", '<svg><use xlink:href="//host.example/a.svg#b"/></svg>'),
+    "filter": ("a.html", '<svg><path filter="url(https://host.example/a.svg#b)"/></svg>'),
+    "preload": ("a.html", '<link rel="preload" href="https://host.example/a.css">'),
+    "js": ("a.js", "fetch(`https://host.example/a`);"),
+    "beacon": ("a.js", 'navigator.sendBeacon("//host.example/a");'),
+    "github": ("a.js", 'fetch("https://github.com/a");'),
+    "css": ("a.css", '@import "//host.example/a.css";'),
+    "url": ("a.css", "p { background: url(https://host.example/a.png) }"),
+    "svg": ("a.svg", '<svg><image href="https://host.example/a.png"/></svg>'),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), LOADS.values(), ids=LOADS.keys())
+def test_load_from_another_host_is_found(tmp_path, name, text):
+    """However a page, style sheet, script or drawing names another host to load from, it is found."""
+    (tmp_path / name).write_text(text)
+
+    assert len(foreign(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", '<a href="https://host.example/a">x</a><link rel="canonical" href="https://host.example/">'),
+        ("a.html", '<svg xmlns="http://www.w3.org/2000/svg"><path d=""/></svg>'),
+        ("a.js", "/*! Licence: https://host.example/MIT */\n// https://host.example/x\nlet a = 1; // see //x\n"),
+        ("a.css", "/* https://host.example/ */ p { color: red }"),
+    ],
+    ids=["link", "namespace", "js", "css"],
+)
+def test_address_that_nothing_loads(tmp_path, name, text):
+    """A link, the name of a namespace, and an address in a comment load nothing."""
+    (tmp_path / name).write_text(text)
+
+    assert foreign(tmp_path) == []
 
 
 def test_every_page_has_a_preview_and_an_edit_link(built_site):
