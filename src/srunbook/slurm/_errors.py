@@ -23,7 +23,7 @@ class SlurmParseError(ValueError):
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:48]}...{text[-29:]}"
+    return text if len(text) <= 110 else f"{text[:77]}...{text[-30:]}"
 
 
 class NotInStepError(RuntimeError):
