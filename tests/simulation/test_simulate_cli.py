@@ -76,7 +76,15 @@ def test_all_options(tmp_path):
         ("--timeout soon -- true", "'soon' is no number; write one, as in --timeout 60"),
         ("--timeout -1 -- true", "time limit in seconds is -1.0"),
         ("--ntasks-per-node 2(x -- true", "'2(x' is no count"),
-        ("--slurm 20.11 -- true", "'20.11' is not one of '22.05', '24.11', '26.05'"),
+        ("--slurm 20.11 -- true", "is '20.11'; it is one of 22.05, 24.11, 26.05, as in --slurm 22.05"),
+        ("--nodes \uff12 -- true", "'\uff12' is no whole number; write one, as in --nodes 2"),
+        ("--nodes 1_0 -- true", "'1_0' is no whole number"),
+        (f"--nodes {'9' * 5000} -- true", "is no whole number"),
+        ("--ntasks-per-node ² -- true", "'²' is no count"),
+        (f"--ntasks-per-node {'9' * 5000} -- true", "is no count"),
+        ("--timeout 1_0 -- true", "'1_0' is no number"),
+        ("--timeout \uff12 -- true", "is no number"),
+        ("--gpus-per-node 65 -- true", "is 65; it is 0 to 64, as in --gpus-per-node 4"),
         ("-- no-such-program", "command not found: 'no-such-program'"),
         ("--nodes 2", "no command was given"),
         ("--output-dir /dev/null -- true", "cannot write logs into '/dev/null'"),
@@ -90,6 +98,28 @@ def test_bad_input(arguments, message):
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nodes", " 2", "--", "true"], "' 2' is no whole number; write one, as in --nodes 2"),
+        (["--timeout", " 2", "--", "true"], "' 2' is no number"),
+        (["--output-dir", "", "--", "true"], "the output directory is ''"),
+        (["--", ""], "the command is an empty text"),
+    ],
+)
+def test_bad_input_with_spaces(arguments, message, tmp_path, monkeypatch):
+    """An empty text, and a number with a space, are explained and return 2."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "rank-7.log"
+    log.touch()
+
+    done = srunbook("simulate", *arguments)
+
+    assert message in done.stderr
+    assert done.returncode == 2
+    assert log.exists()
 
 
 def test_help_has_an_example_and_the_exit_statuses():

@@ -172,13 +172,18 @@ def test_output_dir_that_is_a_file(tmp_path):
         ({"ntasks_per_node": "-2"}, "tasks per node are -2"),
         ({"ntasks_per_node": "2.5"}, r"'2.5' is no count .*'4\(x2\),3'"),
         ({"ntasks_per_node": "2,0"}, "tasks per node are 2,0; each node has 1 or more"),
+        ({"ntasks_per_node": "²"}, r"'²' is no count .*'4\(x2\),3'"),
+        ({"ntasks_per_node": "\uff12"}, "is no count"),
+        ({"ntasks_per_node": "9" * 5000}, "is no count"),
         ({"nodes": 2, "ntasks_per_node": "4(x2),3"}, "has 3 nodes, but 2 were asked for"),
         ({"nodes": 2, "ntasks_per_node": 33}, "66 tasks were asked for; the simulation runs 64 at most"),
         ({"cpus_per_task": 0}, "CPUs per task is 0; it is 1 or more"),
-        ({"gpus_per_node": -1}, "GPUs per node is -1; it is 0 or more"),
+        ({"gpus_per_node": -1}, "GPUs per node is -1; it is 0 to 64, as in --gpus-per-node 4"),
+        ({"gpus_per_node": 65}, "GPUs per node is 65; it is 0 to 64, as in --gpus-per-node 4"),
+        ({"gpus_per_node": 10**8}, "GPUs per node is 100000000; it is 0 to 64"),
         ({"timeout": 0}, "time limit in seconds is 0; it is 0.001 or more, as in --timeout 60"),
         ({"timeout": float("nan")}, "time limit in seconds is nan"),
-        ({"slurm": "21.08"}, "'21.08'; it is one of 22.05, 24.11, 26.05"),
+        ({"slurm": "21.08"}, "'21.08'; it is one of 22.05, 24.11, 26.05, as in --slurm 22.05"),
     ],
 )
 def test_bad_input(changes, message, tmp_path):
@@ -189,10 +194,34 @@ def test_bad_input(changes, message, tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
+def test_an_empty_output_dir(tmp_path, monkeypatch):
+    """An empty name of the directory is refused, and the logs in the current one stay."""
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "rank-7.log"
+    log.touch()
+
+    with pytest.raises(simulate.SimulationError, match=r"output directory is ''; .* as in --output-dir logs"):
+        simulate.run(["true"], output_dir="")
+
+    assert log.exists()
+
+
+def test_a_removed_current_directory(tmp_path, monkeypatch):
+    """In a directory that was removed nothing is started, and the message says what to do."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    with pytest.raises(simulate.SimulationError, match=r"the current directory is gone .* as in: cd"):
+        simulate.run(["true"])
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ([], "no command was given; it follows two dashes"),
+        ([""], "the command is an empty text; .* as in: -- python train.py"),
         (["no-such-program"], "command not found: 'no-such-program' is in no folder of PATH"),
         (["./no-such-program"], "command not found: './no-such-program' does not exist"),
         (["train.py"], "try: ./train.py or python train.py"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import signal
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import click
 
 from srunbook import simulate
+from srunbook.simulate._processes import inherit_orphans
 from srunbook.simulate._result import INTERRUPTED, LAST_LINES
 
 BROKEN_PIPE = 141
@@ -25,6 +30,7 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
     """
 
     name = "number"
+    FORMS = {int: "-?[0-9]{1,9}", float: "-?[0-9.]{1,20}(e[-+]?[0-9]{1,3})?"}  # noqa: RUF012
 
     def __init__(self, kind: type[int] | type[float], example: str) -> None:
         self.kind = kind
@@ -33,6 +39,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
         """Reads the number."""
         try:
+            if not re.fullmatch(self.FORMS[self.kind], str(value), re.IGNORECASE):
+                raise ValueError
             return self.kind(value)
         except ValueError:
             what = "whole number" if self.kind is int else "number"
@@ -89,10 +97,10 @@ Exit status:
     metavar="SECONDS",
     help="Kill all tasks after this time. [default: never]",
 )
-@click.option("--output-dir", type=click.Path(path_type=Path), metavar="DIR", help="Also write DIR/rank-N.log.")
+@click.option("--output-dir", metavar="DIR", help="Also write DIR/rank-N.log.")
 @click.option(
     "--slurm",
-    type=click.Choice(simulate.GENERATIONS),
+    metavar=f"[{'|'.join(simulate.GENERATIONS)}]",
     default=simulate.GENERATIONS[0],
     show_default=True,
     help="The generation of Slurm whose environment is imitated.",
@@ -112,7 +120,7 @@ def command(
     cpus_per_task: int | None,
     gpus_per_node: int,
     timeout: float | None,
-    output_dir: Path | None,
+    output_dir: str | None,
     slurm: str,
     label: bool,
     kill_on_bad_exit: bool,
@@ -123,20 +131,21 @@ def command(
     Nothing is scheduled or limited: it starts the processes, labels their output, and leaves none behind.
     """
     try:
-        result = simulate.run(
-            command,
-            nodes=nodes,
-            ntasks_per_node=ntasks_per_node,
-            cpus_per_task=cpus_per_task,
-            gpus_per_node=gpus_per_node,
-            timeout=timeout,
-            output_dir=output_dir,
-            slurm=slurm,
-            label=label,
-            echo=True,
-            kill_on_bad_exit=kill_on_bad_exit,
-            keep_lines=LAST_LINES,
-        )
+        with _one_interrupt(), inherit_orphans():
+            result = simulate.run(
+                command,
+                nodes=nodes,
+                ntasks_per_node=ntasks_per_node,
+                cpus_per_task=cpus_per_task,
+                gpus_per_node=gpus_per_node,
+                timeout=timeout,
+                output_dir=output_dir,
+                slurm=slurm,
+                label=label,
+                echo=True,
+                kill_on_bad_exit=kill_on_bad_exit,
+                keep_lines=LAST_LINES,
+            )
     except simulate.SimulationError as error:
         _say(str(error))
         sys.exit(2)
@@ -146,8 +155,11 @@ def command(
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BROKEN_PIPE)
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         _say(f"stopped, and all tasks were killed: {error}")
+        sys.exit(1)
+    except RuntimeError as error:
+        _say(f"stopped: {error}")
         sys.exit(1)
     if result.failure:
         _say(result.failure)
@@ -156,3 +168,22 @@ def command(
 
 def _say(text: str) -> None:
     click.echo(f"srunbook simulate: {text}", err=True)
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Makes the first Ctrl-C the last: more of them would only disturb the end that it begins."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import shutil
 import socket
 import threading
@@ -17,6 +18,9 @@ from srunbook.slurm import SlurmParseError, expand_tasks
 
 MAX_TASKS = 64
 """More tasks than this are refused: the simulation is for a handful of processes on one machine."""
+
+MAX_GPUS = 64
+"""More GPUs of a node than this are refused: no node has them, and all their numbers stand in the environment."""
 
 LOOKUP_SECONDS = 3.0
 """How long this machine's own name may take to resolve."""
@@ -34,7 +38,7 @@ def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[in
     if nodes is not None and not 1 <= nodes <= MAX_TASKS:
         raise SimulationError(f"the number of nodes is {nodes}; it is 1 to {MAX_TASKS}, as in --nodes 2")
     text = str(ntasks_per_node)
-    uniform = text.removeprefix("-").isdigit()
+    uniform = re.fullmatch(r"-?[0-9]{1,9}", text) is not None
     if uniform:
         counts = [int(text)] * (nodes or 1)
     else:
@@ -56,14 +60,29 @@ def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[in
     return tuple(counts), uniform
 
 
-def positive(name: str, value: float | None, *, least: float, example: str) -> None:
-    """Refuses a number below `least`, and one that is no number.
+def in_range(name: str, value: float | None, *, least: float, most: float | None = None, example: str) -> None:
+    """Refuses a number below `least` or above `most`, and one that is no number.
 
     Raises:
         SimulationError: It is out of range.
     """
-    if value is not None and not least <= value < float("inf"):
-        raise SimulationError(f"{name} is {value}; it is {least:g} or more, as in {example}")
+    if value is not None and not (least <= value < float("inf") and (most is None or value <= most)):
+        allowed = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
+        raise SimulationError(f"{name} is {value}; it is {allowed}, as in {example}")
+
+
+def current_directory() -> Path:
+    """Finds where the tasks start.
+
+    Raises:
+        SimulationError: Somebody has removed it.
+    """
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise SimulationError(
+            f"the current directory is gone or cannot be read ({error.strerror}); go to one that is there, as in: cd ~"
+        ) from None
 
 
 def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> str:
@@ -78,6 +97,10 @@ def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path)
     if not argv:
         raise SimulationError("no command was given; it follows two dashes, as in: -- python train.py")
     name = argv[0]
+    if not name:
+        raise SimulationError(
+            "the command is an empty text; is a variable unset? A program comes first, as in: -- python train.py"
+        )
     if "/" in name:
         path = directory / name
         if not path.exists():

@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 from srunbook.simulate._environment import MARKER
 from srunbook.simulate._output import Collector
+from srunbook.simulate._supervisor import KILL_SECONDS, LINUX, PR_SET_CHILD_SUBREAPER, descendants, prctl, send
 
 SUPERVISOR = Path(__file__).with_name("_supervisor.py")
 CHUNK = 65536
@@ -177,3 +179,35 @@ def kill_marked(mark: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         if not left:
             return
+
+
+@contextlib.contextmanager
+def inherit_orphans() -> Iterator[None]:
+    """Lets what a killed supervisor leaves behind fall to this process, and kills it on the way out (Linux only).
+
+    It takes every child for one of the simulation, so it is for a process that runs one and does nothing else. A
+    process that has children already, since a shell started them before it became this program, is left as it is.
+    """
+    if not LINUX or _has_children():
+        yield
+        return
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + KILL_SECONDS
+        while _has_children() and time.monotonic() < deadline:
+            send(descendants(os.getpid()), signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            time.sleep(0.01)
+        prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

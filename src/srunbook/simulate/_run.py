@@ -47,8 +47,8 @@ def run(
         nodes: Number of nodes; by default as many as the layout has, else 1.
         ntasks_per_node: Tasks on each node: a number, or a layout such as `4(x2),3`.
         cpus_per_task: CPUs of each task; SLURM_CPUS_PER_TASK is set only where a number is given, as by srun.
-        gpus_per_node: GPUs of each node, in the environment only. JAX shows each task one CPU device for each GPU
-            that it would have.
+        gpus_per_node: GPUs of each node, 64 at most, in the environment only. JAX shows each task one CPU device for
+            each GPU that it would have.
         timeout: Seconds after which all tasks are killed, or None.
         output_dir: Where the whole output of each task is written, as `rank-N.log`.
         slurm: Generation of Slurm whose environment is imitated: 22.05, 24.11 or 26.05.
@@ -65,13 +65,19 @@ def run(
         SimulationError: What was asked for cannot be started.
     """
     tasks_per_node, uniform = checks.task_layout(nodes, ntasks_per_node)
-    checks.positive("the number of CPUs per task", cpus_per_task, least=1, example="--cpus-per-task 2")
-    checks.positive("the number of GPUs per node", gpus_per_node, least=0, example="--gpus-per-node 4")
-    checks.positive("the time limit in seconds", timeout, least=0.001, example="--timeout 60")
+    checks.in_range("the number of CPUs per task", cpus_per_task, least=1, example="--cpus-per-task 2")
+    checks.in_range(
+        "the number of GPUs per node", gpus_per_node, least=0, most=checks.MAX_GPUS, example="--gpus-per-node 4"
+    )
+    checks.in_range("the time limit in seconds", timeout, least=0.001, example="--timeout 60")
     if slurm not in GENERATIONS:
-        raise SimulationError(f"the Slurm generation is {slurm!r}; it is one of {', '.join(GENERATIONS)}")
+        raise SimulationError(
+            f"the Slurm generation is {slurm!r}; it is one of {', '.join(GENERATIONS)}, as in --slurm {GENERATIONS[0]}"
+        )
+    if output_dir is not None and not os.fspath(output_dir):
+        raise SimulationError("the output directory is ''; it is the name of a directory, as in --output-dir logs")
     command = [os.fspath(argument) for argument in argv]
-    directory = Path.cwd()
+    directory = checks.current_directory()
     mark = os.urandom(16).hex()
     base = {"PYTHONUNBUFFERED": "1", **base_environment(os.environ)}
     program = checks.executable(command, {**base, **(env or {})}, directory)
@@ -125,7 +131,9 @@ def run(
 
 def _rank_results(tasks: Sequence[Task], ending: Ending, collectors: Sequence[Collector]) -> tuple[RankResult, ...]:
     if not ending.done:
-        raise RuntimeError("the supervisor of the simulation was killed; all its processes were killed after it")
+        raise RuntimeError(
+            "the supervisor of the simulation was killed; what it ran was killed after it, as far as it was found"
+        )
     events: dict[int, dict[str, Any]] = {event["rank"]: event for event in ending.ended}
     results = []
     for task, collector in zip(tasks, collectors, strict=True):
