@@ -193,7 +193,7 @@ def test_timeout_while_nobody_reads(program, survivors):
     assert process.returncode == 124
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_the_simulation_is_ended(number, program, started, survivors):
     """Ctrl-C ends everything with 130; when the simulation dies of another signal, everything dies with it."""
     process = started(ranks(program, "pass"))
@@ -203,8 +203,22 @@ def test_the_simulation_is_ended(number, program, started, survivors):
 
     assert survivors.none_within()
     assert process.returncode == (130 if number == signal.SIGINT else -number)
-    if number == signal.SIGINT:
-        assert process.stderr.read() == "srunbook simulate: interrupted; all tasks were killed\n"
+    message = "srunbook simulate: interrupted; all tasks were killed\n" if number == signal.SIGINT else ""
+    assert process.stderr.read() == message
+
+
+def test_an_impatient_user(program, started, survivors):
+    """Ctrl-C again and again, until the end, is one Ctrl-C."""
+    process = started(ranks(program, "pass"))
+
+    deadline = time.monotonic() + 5
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+
+    assert survivors.none_within()
+    assert process.returncode == 130
+    assert process.stderr.read() == "srunbook simulate: interrupted; all tasks were killed\n"
 
 
 def test_the_whole_group_is_killed(program, survivors):
@@ -228,6 +242,51 @@ def test_the_supervisor_is_killed(program, started, survivors):
     assert survivors.none_within()
     assert process.returncode == 1
     assert "the supervisor of the simulation was killed" in process.stderr.read()
+
+
+@linux_only
+def test_the_supervisor_is_killed_above_daemons(program, started, survivors):
+    """When the supervisor is killed, the command itself inherits and kills daemons without an environment."""
+    source = OFFSPRING.replace("os.execv(sleeper[0], sleeper)", "os.execve(sleeper[0], sleeper, {})")
+    process = started(program(f"{source}\nimport time\nprint('ready', flush=True)\ntime.sleep(600)\n"))
+
+    supervisor_of(process).kill()
+    process.wait(timeout=5)
+
+    assert survivors.none_within()
+    assert process.returncode == 1
+    assert process.stderr.read().endswith(
+        "the supervisor of the simulation was killed; what it ran was killed after it, as far as it was found\n"
+    )
+
+
+@linux_only
+def test_what_is_not_of_the_simulation_stays(program, survivors):
+    """A process that the shell started before it became the command is no part of the simulation."""
+    command = [*SIMULATE, "--", *program("import os; os.kill(os.getppid(), 9); import time; time.sleep(600)")]
+    script = 'sleep 600 & echo $! && exec "$@" 2>&1'
+    done = subprocess.Popen(["sh", "-c", script, "sh", *command], stdout=subprocess.PIPE, text=True)
+    other = psutil.Process(int(done.stdout.readline()))
+    assert done.wait(10) == 1
+
+    assert other.is_running()
+    assert set(survivors.find()) == {other.pid}
+
+    other.kill()
+    done.communicate()
+
+
+@linux_only
+def test_a_caller_of_the_library_stays_as_it_was(survivors):
+    """The library does not make its caller inherit orphans."""
+    code = (
+        "import ctypes; from srunbook import simulate; simulate.run(['true']); flag = ctypes.c_int(7)\n"
+        "ctypes.CDLL(None).prctl(37, ctypes.byref(flag), 0, 0, 0); print(flag.value)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "0\n"
 
 
 @linux_only
