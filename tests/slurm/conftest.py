@@ -48,6 +48,15 @@ MASKS = (
     Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),
 )
 
+TORCHRUN_MASKS = (
+    Mask(r"^\d+: ", "<node>: ", "torchrun numbers its nodes in the order of their arrival"),
+    Mask(r'"host": "\w+"', '"host": "<node>"', "torchrun numbers its nodes in the order of their arrival"),
+    Mask(r"master node: \S+", "master node: <node>", "torchrun numbers its nodes in the order of their arrival"),
+    Mask(r"Loss: [\d.]+", "Loss: <n>", "processors round in different ways, and training amplifies it"),
+    Mask(r"[\d.]+%", "<n>%", "processors round in different ways, and training amplifies it"),
+)
+"""What may vary besides in a script that starts torchrun."""
+
 GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
 """Lines of `scontrol show job`, whose fields and empty lines differ between generations."""
 
@@ -126,7 +135,8 @@ class Proof:
         printed, recorded = job.output.splitlines(), list(recording.output)
         if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
             printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
-        return compare(recorded, printed, MASKS, ordered=False)
+        masks = MASKS + (TORCHRUN_MASKS if "torchrun" in script.read_text(encoding="utf-8") else ())
+        return compare(recorded, printed, masks, ordered=False)
 
     def record(self, script: Path, job: Job, *, home: bool) -> None:
         """Writes the recording of a script, or adds this generation to it."""
