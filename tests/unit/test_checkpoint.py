@@ -112,6 +112,19 @@ def test_files_are_safetensors(checkpoints):
     assert {name: bits(array) for name, array in read.items()} == {name: bits(array) for name, array in plain.items()}
 
 
+def test_large_arrays(checkpoints, background):
+    """Arrays of several megabytes, which are written, hashed and read in chunks, come back and can be written to."""
+    whole = np.arange(5 << 20, dtype=np.uint32).reshape(5, -1)
+
+    checkpoints.save(1, {"whole": whole, "turned": whole.T}, background=background)
+    restored = checkpoints.restore(part=lambda name, shape: (slice(1, 4),) if name == "whole" else None).tensors
+
+    assert np.array_equal(restored["whole"], whole[1:4])
+    assert np.array_equal(restored["turned"], whole.T)
+    restored["turned"] += 1
+    assert restored["turned"].flags.writeable
+
+
 def test_no_tensors(checkpoints):
     """A checkpoint may hold metadata alone."""
     checkpoints.save(1, {}, {"note": "nothing yet"})
