@@ -79,8 +79,12 @@ class CodeFile(RepositoryDirective):
         INCLUDED.add(self.env, name)
         box = nodes.container(classes=["code-file"], is_div=True)
         box += line(
-            nodes.literal(name, name, classes=["code-file-name"]),
-            nodes.inline(part, part, classes=["code-file-part"]),
+            nodes.inline(
+                "",
+                "",
+                nodes.literal(name, name, classes=["code-file-name"]),
+                nodes.inline(part, part, classes=["code-file-part"]),
+            ),
             nodes.inline("", "", download(self.env, path, "Download"), classes=["code-file-download"]),
             classes=["code-file-caption"],
         )

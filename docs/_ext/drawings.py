@@ -67,7 +67,7 @@ class Drawing(SphinxDirective):
             return [self.state.document.reporter.error(f"drawing: {error}", line=self.lineno)]
         self.env.note_dependency(str(path))
         box = nodes.container(classes=["drawing"], is_div=True)
-        box += nodes.raw("", svg, format="html")
+        box += nodes.raw("", svg, format="html", drawing=path.stem)
         box += self.parse_content_to_nodes()
         return [box]
 

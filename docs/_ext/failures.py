@@ -49,6 +49,9 @@ class FailureMessage(SphinxDirective):
             error = "failure-message needs `message` and `source` in the page's front matter"
             return [self.state.document.reporter.error(error, line=self.lineno)]
         message = str(facts["message"])
+        if not self.env.docname.startswith("troubleshooting/") or len(message.strip().splitlines()) != 1:
+            error = "failure-message is for entries in troubleshooting/, whose `message` is one line"
+            return [self.state.document.reporter.error(error, line=self.lineno)]
         box = nodes.container(classes=["recorded"], is_div=True)
         box += nodes.literal_block(message, message, language="none", front_matter="message")
         box += line(f"Not reproduced here. Text from {facts['source']}.", classes=["badge-line", "badge-none"])

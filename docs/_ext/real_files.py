@@ -1,7 +1,8 @@
 """Rejects every code block that is not (part of) a real file, and reports which files the pages show.
 
-Four kinds of page may show more than `code-file` does, and each only what it was made from: a gallery page its
-example and what it printed, an API page the docstrings of `src/`, the page of the command its own help.
+Every page may show what `code-file`, `recorded` and `failure-message` make, and commands of one line. Three kinds of
+page may show more, and each only what it was made from: a gallery page its example and what it printed, an API page
+the docstrings of `src/`, the page of the command its own help. HTML comes from our directives alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from code_file import INCLUDED
+from consoles import wrong_command
 from docutils import nodes
 from repository import root
 from sphinx.util import logging
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ADVICE = "put the code into a file under examples/, slurm/ or src/ and show it with the directive code-file"
+
+GALLERY_HTML = re.compile(
+    r"""(\s|</div>|<div\ (?:id='sg-tag-list'\ class='sphx-glr-tag-list'></div>|class="sphx-glr-thumbnails">
+    |class="sphx-glr-thumbcontainer"\ tooltip="[^"<>]*">|class="sphx-glr-thumbnail-title">[^<>]*</div>))*""",
+    re.X,
+)
+"""The HTML that sphinx-gallery puts into its lists of examples."""
 
 
 def squeezed(text: str) -> str:
@@ -86,7 +95,7 @@ def gallery_blocks(env: BuildEnvironment, page: str) -> tuple[set[str], bool]:
 
     example = root(env) / "examples" / Path(page).relative_to("gallery").with_suffix(".py")
     if not example.is_file():
-        return set(), True
+        return set(), False
     blocks = split_code_and_text_blocks(str(example))[1]
     prose = "\n".join(block.content for block in blocks if block.type == "text")
     return {block.content.strip("\n") for block in blocks if block.type == "code"}, "sphx-glr" not in prose
@@ -105,8 +114,10 @@ def in_class(node: nodes.Node, name: str) -> bool:
 def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
     """Whether a code block may stand on a page."""
     text = block.astext()
-    if any(name in block for name in ("real_file", "recording", "front_matter")):
+    if any(name in block for name in ("real_file", "recording", "front_matter", "drawing")):
         return True
+    if isinstance(block, nodes.raw):
+        return page.startswith("gallery/") and GALLERY_HTML.fullmatch(text) is not None
     if isinstance(block, nodes.literal_block) and block.get("language") == "console" and one_command(text):
         return True
     if page.startswith("gallery/"):
@@ -129,12 +140,13 @@ def one_command(text: str) -> bool:
 
 
 def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:
-    """All that a reader sees as a block of code."""
+    """All that a reader sees, or may see, as a block of code."""
     yield from doctree.findall(nodes.literal_block)
     yield from doctree.findall(nodes.doctest_block)
-    for raw in doctree.findall(nodes.raw):
-        if "html" in raw.get("format", "") and re.search(r"<(pre|textarea)\b", raw.astext()):
-            yield raw
+    yield from (raw for raw in doctree.findall(nodes.raw) if "html" in raw.get("format", ""))
+    for lines in doctree.findall(nodes.line_block):
+        if not isinstance(lines.parent, nodes.line_block) and any(lines.findall(nodes.literal)):
+            yield lines
 
 
 def check(app: Sphinx, doctree: nodes.document) -> None:
@@ -151,6 +163,17 @@ def check(app: Sphinx, doctree: nodes.document) -> None:
                 location=block,
                 type="real_files",
             )
+        elif isinstance(block, nodes.literal_block) and block.get("language") == "console":
+            wrong = wrong_command(root(env), block.astext())
+            if wrong:
+                logger.warning(
+                    "%s: command %r: %s",
+                    env.docname,
+                    block.astext().strip(),
+                    wrong,
+                    location=block,
+                    type="real_files",
+                )
 
 
 def report_path(app: Sphinx) -> Path:
@@ -159,8 +182,9 @@ def report_path(app: Sphinx) -> Path:
 
 
 def report(app: Sphinx, exception: Exception | None) -> None:
-    """Writes which pages show which file."""
-    if exception is not None:
+    """Writes which pages show which file; the report of a build that failed is removed, and marks it as unfinished."""
+    report_path(app).unlink(missing_ok=True)
+    if exception is not None or app.statuscode or (app._warncount and app._fail_on_warnings):
         return
     pages: dict[str, set[str]] = {}
     for page, files in INCLUDED.of(app.env).items():

@@ -142,7 +142,9 @@ class Recorded(RepositoryDirective):
         if not chosen_by:
             return "\n".join(lines), None
         text = f"Shown: {len(lines)} of {len(recording.output)} lines."
-        return "\n".join(lines), nodes.raw("", f'<span title="{escape(chosen_by)}">{text}</span>', format="html")
+        return "\n".join(lines), nodes.raw(
+            "", f'<span title="{escape(chosen_by)}">{text}</span>', format="html", recording=""
+        )
 
 
 def now_recorded(_app: Sphinx, env: BuildEnvironment, *_changes: object) -> list[str]:

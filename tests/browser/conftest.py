@@ -31,8 +31,9 @@ def site():
     Raises:
         pytest.fail.Exception: The site was not built.
     """
-    if not (SITE / "index.html").is_file():
-        pytest.fail(f"{SITE}/index.html does not exist: run `python3 noxfile.py -s docs` first")
+    report = SITE.with_name("site-included.json")
+    if not (SITE / "index.html").is_file() or not report.is_file():
+        pytest.fail(f"{SITE} is not there, or its build failed ({report.name}): run `python3 noxfile.py -s docs` first")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

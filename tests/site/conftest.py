@@ -108,8 +108,9 @@ def built_site() -> Path:
         pytest.fail.Exception: There is none.
     """
     site = ROOT / "build" / "site"
-    if not (site / "index.html").is_file():
-        pytest.fail(f"{site}/index.html does not exist: run `python3 noxfile.py -s docs` first")
+    report = site.with_name("site-included.json")
+    if not (site / "index.html").is_file() or not report.is_file():
+        pytest.fail(f"{site} is not there, or its build failed ({report.name}): run `python3 noxfile.py -s docs` first")
     return site
 
 

@@ -55,6 +55,10 @@ BLOCKS = {
     "doctest": ("```{eval-rst}\n>>> 1 + 1\n2\n```", ">>> 1 + 1"),
     "rst": ("```{eval-rst}\nText::\n\n    srun true\n```", "srun true"),
     "html": ("<pre>srun true</pre>", "<pre>srun true</pre>"),
+    "styled": ('<code style="white-space:pre">srun a<br>srun b</code>', '<code style="white-space:pre">'),
+    "hard-breaks": ("`srun a`\\\n`srun b`", "<br />"),
+    "raw": ("```{raw} html\n<div>srun a</div>\n```", "<div>srun a</div>"),
+    "line-block": ("```{eval-rst}\n| ``srun a``\n| ``srun b``\n```", "srun a"),
 }
 
 
@@ -94,6 +98,46 @@ def test_block_in_the_prose_of_an_example(tiny_site):
     assert "beginning 'import invented'" in build.output
     assert "plot_b.rst" in build.output
     assert "beginning 'invented'" in build.output
+
+
+def test_output_in_the_header_of_a_gallery(tiny_site):
+    """A gallery's own text holds no code, even if it dresses as what an example printed."""
+    dressed = ".. container:: sphx-glr-script-out\n\n   .. code-block:: none\n\n      invented\n"
+    tiny_site.write("examples/guide/GALLERY_HEADER.rst", f"Guide\n-----\n\n{dressed}")
+    tiny_site.write("examples/guide/plot_a.py", PASSING)
+
+    build = tiny_site.build()
+
+    assert build.returncode != 0
+    assert "gallery/guide/index: code block that is no real file, beginning 'invented'" in build.output
+
+
+COMMANDS = {
+    "srunbook simulate --nodez 2 -- true": "No such option '--nodez'",
+    "sudo srunbook cluster upp": "No such command 'upp'",
+    "srunbook simulate --nodes": "Option '--nodes' requires an argument",
+    "srunbook simulate -- python examples/guide/gone.py": "there is no examples/guide/gone.py",
+    "python 'x": "No closing quotation",
+    "A=1 srunbook simulate --nodes 2 --gpus-per-node 4 -- python slurm/job.sbatch --nodez": None,
+    "srunbook --version": None,
+    "sudo srunbook cluster exec -- srun -N4 hostname": None,
+    "sbatch job.sbatch": None,
+}
+
+
+def test_wrong_commands(tiny_site):
+    """A command with an option that srunbook has not, or a file that is not there, fails the build."""
+    tiny_site.write("slurm/job.sbatch", JOB)
+    tiny_site.page("\n\n".join(f"```console\n$ {command}\n```" for command in COMMANDS))
+
+    build = tiny_site.build()
+
+    assert build.returncode != 0
+    complaints = [line for line in build.output.splitlines() if "index: command " in line]
+    wanted = {command: complaint for command, complaint in COMMANDS.items() if complaint}
+    assert len(complaints) == len(wanted), complaints
+    for command, complaint in wanted.items():
+        assert any(command in line.replace('"', "'") and complaint in line for line in complaints), command
 
 
 DIRECTIVES = {
@@ -353,6 +397,40 @@ def test_entry_about_a_failure(tiny_site, old, new, complaint):
     if complaint is None:
         assert 'href="troubleshooting/hello.html"' in (build.site / "index.html").read_text()
         assert "node1 says &lt;hello&gt;" in (build.site / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "complaint"),
+    [
+        ("troubleshooting/hello", "node1 says <hello>", None),
+        ("troubleshooting/hello", '"srun a\\nsrun b"', "whose `message` is one line"),
+        ("hello", "srun a", "failure-message is for entries in troubleshooting/"),
+    ],
+    ids=["entry", "lines", "page"],
+)
+def test_message_that_is_not_reproduced(tiny_site, name, message, complaint):
+    """A message from elsewhere stands in an entry and is one line, or the build fails."""
+    text = ENTRY.replace("```{recorded} slurm/job.sbatch\n```", "```{failure-message}\n```")
+    text = text.replace("message: node1 says <hello>", f"message: {message}\nsource: the documentation")
+    tiny_site.write(f"docs/{name}.md", text)
+    tiny_site.page(f"```{{toctree}}\n{name}\n```")
+
+    build = tiny_site.build()
+
+    assert (build.returncode == 0) == (complaint is None), build.output
+    assert complaint is None or complaint in build.output
+
+
+def test_build_with_warnings_leaves_no_report(tiny_site):
+    """A build that failed for a warning takes away the report of the one before, and is so known as unfinished."""
+    first = tiny_site.build()
+    report = first.site.with_name("site-included.json")
+    written = report.exists()
+    tiny_site.page("```python\nimport jax\n```")
+
+    assert tiny_site.build().returncode != 0
+    assert written
+    assert not report.exists()
 
 
 # Drawings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -185,3 +186,27 @@ def test_file_that_nothing_runs(tiny_site):
     idle = {f"examples/guide/{name}" for name in mentioned}
     assert before == idle | {"slurm/guide/one.sbatch", "slurm/guide/two.sbatch"}
     assert after == idle | {"slurm/guide/two.sbatch"}
+
+
+def test_no_doctest_is_skipped():
+    """Every example in a docstring runs."""
+    skips = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("src", "docs/_ext", "examples", "scripts", "bench")
+        for path in (ROOT / folder).rglob("*.py")
+        if skipped_doctests(path.read_text(encoding="utf-8"))
+    ]
+
+    assert skips == []
+
+
+def skipped_doctests(text: str) -> bool:
+    """Whether a text has an example that doctest leaves out."""
+    return re.search(r"doctest:.*\+SKIP|__doctest_skip__", text) is not None
+
+
+def test_skipped_doctest_is_found():
+    """The search knows the directive that leaves out an example."""
+    assert skipped_doctests(">>> 1 / 0  # doctest: +SK" + "IP")
+    assert skipped_doctests(">>> 1 / 0  # doctest: +ELLIPSIS, +SK" + "IP")
+    assert not skipped_doctests(">>> 1  # doctest: +ELLIPSIS")
