@@ -7,6 +7,7 @@ import ast
 import hashlib
 import importlib.metadata
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -28,6 +29,9 @@ from srunbook.formats import FormatError, Mask, Recording, compare, read_recordi
 
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
+
+NOISE = re.compile(r"\[Gloo\]|^(\[\d\] )?\s*(@ +0x|\*\*\*|$)")
+"""Lines that come or stay away by chance: greetings of the transport, stack traces of C++, empty lines."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -222,7 +226,7 @@ class Reader:
         if problem and self.record:
             recording = Recording(
                 command=run.command,
-                where="simulation" if run.command.startswith("srunbook") else "process",
+                where=self.where(run.command),
                 date=datetime.now(UTC).date().isoformat(),
                 source_sha256=sha256,
                 output=run.lines,
@@ -239,9 +243,9 @@ class Reader:
         used = re.findall(r"^import (jax|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
         return {name: importlib.metadata.version(name) for name in used[:1]}
 
-    @staticmethod
+    @classmethod
     def difference(
-        program: Path, run: Run, sha256: str, keep: Callable[[str], bool], masks: Iterable[Mask]
+        cls, program: Path, run: Run, sha256: str, keep: Callable[[str], bool], masks: Iterable[Mask]
     ) -> str | None:
         """Says in what a run differs from the recording beside the program."""
         try:
@@ -250,8 +254,57 @@ class Reader:
             return str(error)
         if (recording.source_sha256, recording.command) != (sha256, run.command):
             return f"the recording is of another version of {program.name}, or of another command"
-        recorded, printed = ([*{line for line in lines if keep(line)}] for lines in (recording.output, run.lines))
-        return compare(recorded, printed, masks, ordered=False)
+        wrong = cls.wrong_stamp(program, run, recording)
+        if wrong:
+            return wrong
+        recorded, printed = ([line for line in lines if keep(line)] for lines in (recording.output, run.lines))
+        if run.status:  # how often it says so depends on which rank fails first
+            recorded, printed = list(set(recorded)), list(set(printed))
+        difference = compare(recorded, printed, masks, ordered=False)
+        return difference or cls.never_printed(recording.output, run.lines, keep)
+
+    @classmethod
+    def wrong_stamp(cls, program: Path, run: Run, recording: Recording) -> str | None:
+        """Says in what the stamp of a recording is not that of the run."""
+        known = {"python": platform.python_version(), **cls.framework(program)}
+        where = cls.where(run.command)
+        if recording.where != where:
+            return f"the recording says that {program.name} ran on {recording.where}: it ran as {where}"
+        if recording.exit_code != run.status:
+            return f"the recording has exit status {recording.exit_code}; the run ended with {run.status}"
+        if datetime.fromisoformat(recording.date).date() > datetime.now(UTC).date():
+            return f"the recording is of {recording.date}, which is still to come"
+        if recording.versions.keys() != known.keys():
+            return f"the recording names the versions of {[*recording.versions]}, not of {[*known]}"
+        for name, version in recording.versions.items():
+            # Any Python from 3.11 on may compare; a build of torch for CPUs is the same torch.
+            if not re.fullmatch(r"3\.\d+\.\d+", version) if name == "python" else cls.other(version, known[name]):
+                return f"the recording is of {name} {version}; installed is {known[name]}"
+        return None
+
+    @staticmethod
+    def other(version: str, installed: str) -> bool:
+        """Whether two versions differ in more than the local part of a build."""
+        return version.split("+")[0] != installed.split("+")[0]
+
+    @staticmethod
+    def where(command: str) -> str:
+        """Where a command runs: a recording on Slurm is no business of a program, only of a job script."""
+        return "simulation" if command.startswith("srunbook") else "process"
+
+    @staticmethod
+    def never_printed(recorded: Iterable[str], printed: Iterable[str], keep: Callable[[str], bool]) -> str | None:
+        """Names recorded lines outside of the comparison that the run did not print and that are no noise.
+
+        What stands on a page has to have been printed, be it essential or not. Numbers and addresses may differ.
+        """
+
+        def shape(line: str) -> str:
+            return re.sub(r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+", "#", line).strip()
+
+        known = set(map(shape, printed))
+        unknown = [line for line in recorded if not keep(line) and not NOISE.search(line) and shape(line) not in known]
+        return "recorded, but not printed:\n" + "\n".join(unknown) if unknown else None
 
 
 @pytest.fixture
