@@ -202,10 +202,10 @@ def test_a_new_training_in_an_old_directory(checkpoints, step):
         ({"__metadata__": np.zeros(2)}, r"names of tensors are strings"),
     ],
 )
-def test_what_is_not_stored(checkpoints, tensors, message):
-    """A value that is no plain array is refused by name, and nothing is left behind."""
+def test_what_is_not_stored(checkpoints, tensors, message, background):
+    """A value that is no plain array is refused at once and by name, and nothing is left behind."""
     with pytest.raises(TypeError, match=message):
-        checkpoints.save(1, tensors)
+        checkpoints.save(1, tensors, background=background)
 
     assert not checkpoints.directory.exists()
 

@@ -118,7 +118,7 @@ class Checkpoints:
                     self._make_room(step)
                     save.open()
         self._barrier()
-        if background:
+        if background and (save.error is None or self.num_processes > 1):
             save.start(self._remove_old)
             self._pending = save
         else:
