@@ -17,6 +17,9 @@ from sphinx.util.docutils import SphinxDirective
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+WIDE = 400
+"""Width from which a drawing scrolls on a small screen, where its text would shrink to nothing."""
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -66,7 +69,8 @@ class Drawing(SphinxDirective):
         except (ValueError, ElementTree.ParseError) as error:
             return [self.state.document.reporter.error(f"drawing: {error}", line=self.lineno)]
         self.env.note_dependency(str(path))
-        box = nodes.container(classes=["drawing"], is_div=True)
+        wide = float(re.findall(r'viewBox="[\d.-]+ [\d.-]+ ([\d.]+)', svg)[0]) > WIDE
+        box = nodes.container(classes=["drawing", "drawing-wide"] if wide else ["drawing"], is_div=True)
         box += nodes.raw("", svg, format="html", drawing=path.stem)
         box += self.parse_content_to_nodes()
         return [box]

@@ -1,4 +1,4 @@
-/* Code and tables that scroll sideways can be reached, and scrolled, with the keyboard. */
+/* Code, drawings and tables that scroll sideways can be reached, and scrolled, with the keyboard. */
 "use strict";
 
 function reach(element, label) {
@@ -19,6 +19,7 @@ function reachAll() {
     const name = box && box.querySelector("code");
     reach(pre, `${name ? name.textContent : "code"} (block ${index + 1})`);
   });
+  document.querySelectorAll("article .drawing").forEach((box, index) => reach(box, `drawing ${index + 1}`));
   document.querySelectorAll("article .table-wrapper").forEach((table, index) => reach(table, `table ${index + 1}`));
 }
 

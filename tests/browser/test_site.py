@@ -214,6 +214,35 @@ def test_small_screen(open_page, site, page_names):
     assert not wide
 
 
+def test_drawings_can_be_read(open_page, site):
+    """On a screen of 360 pixels no text of a drawing is smaller than 11."""
+    small = []
+    page = open_page("index.html", width=360)
+    for name in each(page, ["index.html", "guides/jax-multinode.html", "guides/torchrun.html"], site):
+        sizes = page.evaluate(
+            """[...document.querySelectorAll('.drawing svg text')].map(text =>
+                parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
+        )
+        assert sizes, name
+        small += [f"{name}: {min(sizes):.1f}"] if min(sizes) < 11 else []
+
+    assert not small
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("index.html", 360), ("guides/jax-multinode.html", 1280), ("guides/torchrun.html", 1280)]
+)
+def test_tables_show_all_columns(open_page, name, width):
+    """Every table of the landing page fits a small screen, and those of the guides a large one."""
+    page = open_page(name, width=width)
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('article .table-wrapper')].map(box => [box.scrollWidth, box.clientWidth])"
+    )
+
+    assert boxes
+    assert [box for box in boxes if box[0] > box[1]] == []
+
+
 def test_weight_of_a_guide(open_page):
     """Style sheets and scripts of a guide weigh less than 100 KB compressed."""
     page = open_page("guides/jax-multinode.html")
