@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -175,14 +177,15 @@ def test_comparison_sees_ranks_that_train_on_the_same_images(one_process: Outcom
 
 
 def test_vision_on_two_processes(ranks: Ranks) -> None:
-    """The residual network learns, and pieces, recomputation and both layouts come to nearly the same loss."""
-    one = ranks("train_vision.py", "--epochs=2").metrics
-    two = ranks("train_vision.py", processes=2).metrics
-    pieces = ranks("train_vision.py", "--epochs=2", "--accumulate=4", "--recompute", processes=2)
+    """One process and two, and a batch in pieces that are recomputed, come to nearly the same loss."""
+    one, two, pieces = (
+        ranks("train_vision.py", "--epochs=1", *more, processes=processes)
+        for processes, more in ((1, ()), (2, ()), (2, ("--accumulate=4", "--recompute")))
+    )
 
-    assert two[-1]["test_accuracy"] >= VISION_ACCURACY
-    assert one[0]["train_loss"] == pytest.approx(two[0]["train_loss"], rel=0.05)  # ranks shift their images otherwise
-    assert set(pieces.statuses) == {0}, pieces.text
+    # on another number of ranks the images are shifted otherwise
+    assert one.metrics[0]["train_loss"] == pytest.approx(two.metrics[0]["train_loss"], rel=0.05)
+    assert pieces.metrics[0]["train_loss"] == pytest.approx(two.metrics[0]["train_loss"], rel=AFTER_ONE_EPOCH)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -207,21 +210,21 @@ def test_vision_in_mixed_precision(precision: str, ranks: Ranks) -> None:
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_resume_is_bit_identical(processes: int, ranks: Ranks) -> None:
     """Two epochs and a resume end with the parameters of a training without a break, bit for bit."""
-    batch = f"--batch-size={12 * processes}"
-    in_one_go = ranks("train_distributed.py", "--epochs=3", batch, processes=processes)
+    batch = f"--batch-size={24 * processes}"
+    in_one_go = ranks("train_distributed.py", "--epochs=2", batch, processes=processes)
     first = ranks("train_distributed.py", "--epochs=1", batch, processes=processes)
-    resumed = ranks("train_distributed.py", "--epochs=3", batch, "--resume", processes=processes, folder=first.folder)
+    resumed = ranks("train_distributed.py", "--epochs=2", batch, "--resume", processes=processes, folder=first.folder)
 
     assert resumed.fingerprint == in_one_go.fingerprint
     assert "Resuming after epoch 1" in resumed.text
-    assert [row["epoch"] for row in resumed.metrics] == [1, 2, 3]
+    assert [row["epoch"] for row in resumed.metrics] == [1, 2]
     assert [row["train_loss"] for row in resumed.metrics] == [row["train_loss"] for row in in_one_go.metrics]
 
 
 def test_resume_without_warming_up_is_not_bit_identical(ranks: Ranks) -> None:
     """On three processes, without the backward pass before, the resumed parameters differ in some bits."""
     run = (
-        "import runpy; main = runpy.run_path\n"
+        "import runpy\n"
         "def without(path, **more):\n"
         "    import train_distributed as t\n"
         "    t.warm_up = lambda *_: None\n"
@@ -230,11 +233,11 @@ def test_resume_without_warming_up_is_not_bit_identical(ranks: Ranks) -> None:
     )
     in_one_go, first = (
         ranks("train_distributed.py", f"--epochs={epochs}", "--batch-size=36", processes=3, before=run)
-        for epochs in (3, 1)
+        for epochs in (2, 1)
     )
     resumed = ranks(
         "train_distributed.py",
-        "--epochs=3",
+        "--epochs=2",
         "--batch-size=36",
         "--resume",
         processes=3,
@@ -275,7 +278,7 @@ runpy.run_path = lambda *_, **__: r.main()
 @pytest.mark.parametrize("processes", [2, 3])
 def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, ranks: Ranks) -> None:
     """A signal to one rank ends all with status 75 after the same step; the next run ends as one without a signal."""
-    batch = f"--batch-size={12 * processes}"
+    batch = f"--batch-size={24 * processes}"
     in_one_go = ranks("train_requeue.py", "--epochs=2", batch, processes=processes)
     code = SIGNAL_AFTER.format(examples=str(EXAMPLES), steps=17, rank=processes - 1)
     stopped = ranks("train_requeue.py", "--epochs=2", batch, processes=processes, before=code)
@@ -519,6 +522,37 @@ def test_commands_of_the_docstring_work(program: str, reader: Any, monkeypatch: 
         assert run.status == 0, f"{command}\n{run.text}"
         assert float(re.findall(r"Test Accuracy: ([\d.]+)%", run.text)[-1]) >= 100 * VISION_ACCURACY
     reader.compare(EXAMPLES / program, run, lambda line: "record" in line or "Epoch" in line, MASKS)
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> None:
+    """The launcher passes SIGUSR1 on where its list has it, and the training stops; otherwise it dies of it."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launcher += ["--signals-to-handle=SIGTERM,SIGUSR1"] if handled else []
+    program = [EXAMPLES / "train_requeue.py", "--epochs=10000", f"--checkpoint-dir={tmp_path}"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+    with subprocess.Popen([*launcher, *program], env=own, stdout=subprocess.PIPE, text=True) as torchrun:
+        assert torchrun.stdout
+        printed = []
+        try:
+            for line in torchrun.stdout:
+                printed.append(line)
+                if line.startswith("Epoch 1 "):
+                    os.kill(torchrun.pid, signal.SIGUSR1)
+                    if not handled:
+                        torchrun.wait(timeout=60)
+                        break
+            status = torchrun.wait(timeout=60)
+        finally:
+            torchrun.kill()
+            for record in parse_records(printed):  # the rank that a dead torchrun has left alone
+                if isinstance(record, StartRecord):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(record.pid, signal.SIGKILL)
+
+    assert status == (1 if handled else -signal.SIGUSR1)
+    assert ("SIGUSR1" in printed[-1]) is handled
+    assert bool([*tmp_path.glob("step-*")]) is handled
 
 
 def test_store_of_the_rendezvous_is_open() -> None:
