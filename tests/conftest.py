@@ -300,7 +300,8 @@ class Reader:
         """
 
         def shape(line: str) -> str:
-            return re.sub(r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+", "#", line).strip()
+            numbered = re.sub(r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+", "#", line)
+            return " ".join(numbered.split())  # the width of a column follows from its numbers
 
         known = set(map(shape, printed))
         unknown = [line for line in recorded if not keep(line) and not NOISE.search(line) and shape(line) not in known]

@@ -129,7 +129,7 @@ def test_orphan_is_found(recorded):
         ({"output": ("loss 1.0", "a line about /x at 0x12")}, "+loss 1.0"),
         ({"output": (*SAMPLE.output, "all 8 GPUs are busy")}, "but not printed:\nall 8 GPUs are busy"),
         ({"output": (*SAMPLE.output, "[0] [Gloo] Rank 0 is connected")}, None),
-        ({"output": ("loss 1.0", "loss 1.0", "a line about /x at 0x99")}, None),
+        ({"output": ("loss 1.0", "loss 1.0", "a line about /x   at 0x99")}, None),
     ],
     ids=lambda value: "" if value is None or isinstance(value, str) else " ".join(value) or "whole",
 )
