@@ -30,8 +30,8 @@ from srunbook.formats import FormatError, Mask, Recording, compare, read_recordi
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
 
-NOISE = re.compile(r"\[Gloo\]|^(\[\d\] )?\s*(@ +0x|\*\*\*|$)")
-"""Lines that come or stay away by chance: greetings of the transport, stack traces of C++, empty lines."""
+NOISE = re.compile(r"\[Gloo\]|^(\[\d\] )?\s*(@ +0x|\*\*\*|RPC: /xla\.coordination|$)")
+"""Lines that come or stay away by chance: the transport's greetings, stack traces of C++, XLA's last call, nothing."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -301,7 +301,9 @@ class Reader:
 
         def shape(line: str) -> str:
             numbered = re.sub(r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+", "#", line)
-            return " ".join(numbered.split())  # the width of a column follows from its numbers
+            # XLA appends which kinds of errors it has seen in any order, and one of several that it ends with.
+            named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*", "", numbered)
+            return " ".join(named.split())  # the width of a column follows from its numbers
 
         known = set(map(shape, printed))
         unknown = [line for line in recorded if not keep(line) and not NOISE.search(line) and shape(line) not in known]
