@@ -45,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the longer forms")
 
 
+def pytest_configure() -> None:
+    """Lets programs that tests start hear Ctrl-C, also where these tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def generations(config: pytest.Config) -> list[str]:
     """The generations that the tests of the cluster run on."""
     chosen = config.getoption("--slurm")

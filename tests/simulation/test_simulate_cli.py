@@ -38,7 +38,7 @@ def test_a_failure_is_explained_on_stderr():
     )
 
     assert done.returncode == 3
-    assert sorted(done.stdout.splitlines()) == ["[0] why", "[1] why"]
+    assert "[1] why" in done.stdout.splitlines()  # rank 0 may be killed before it says a word
     assert done.stderr.startswith("srunbook simulate: rank 1 on 127.0.0.2 exited with status 3 after ")
     assert done.stderr.endswith("s; 1 other was killed\nlast lines of rank 1:\n[1] why\n")
 
