@@ -42,6 +42,7 @@ MASKS = (
     Mask(r"(AllocNode:Sid=\S+):\d+", r"\1:<pid>", "the kernel numbers sessions as they come"),
     Mask(r"/home/(\w+)/[\w.-]+", r"/home/\1/<folder>", "each submission has a folder of its own"),
     Mask(r"(10\.77\.0\.\d+|node\d+):\d+", r"\1:<port>", "ports are derived from the job's number"),
+    Mask(r"\bnode(\d+\b|\[[\d,-]+\])", "<nodes>", "Slurm takes whichever nodes are idle"),
     Mask(r"\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "<log> ", "time and thread of a log line of JAX"),
     Mask(r"(\"params_sha256\": )\"[0-9a-f]{64}\"", r'\1"<hash>"', "sums over a network round in the order of arrival"),
     Mask(r"(loss \d+\.\d{4})\d+", r"\1", "sums over a network round in the order of arrival"),
@@ -50,8 +51,6 @@ MASKS = (
 
 TORCHRUN_MASKS = (
     Mask(r"^\d+: ", "<node>: ", "torchrun numbers its nodes in the order of their arrival"),
-    Mask(r'"host": "\w+"', '"host": "<node>"', "torchrun numbers its nodes in the order of their arrival"),
-    Mask(r"master node: \S+", "master node: <node>", "torchrun numbers its nodes in the order of their arrival"),
     Mask(r"Loss: [\d.]+", "Loss: <n>", "processors round in different ways, and training amplifies it"),
     Mask(r"[\d.]+%", "<n>%", "processors round in different ways, and training amplifies it"),
 )
@@ -73,11 +72,13 @@ class Expectation:
     """What the directives of a script ask for.
 
     Args:
+        nodes: Number of nodes.
         tasks: Number of tasks of its step.
         ranks: Number of ranks, or None where the script decides that when it runs.
         container: Whether it needs Apptainer.
     """
 
+    nodes: int
     tasks: int
     ranks: int | None
     container: bool
@@ -89,7 +90,7 @@ class Expectation:
         asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
         tasks = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
         launches_itself = "torchrun" in text  # one task for each node starts several ranks there
-        return cls(tasks, None if launches_itself else tasks, "singularity run" in text)
+        return cls(asked.get("nodes", 1), tasks, None if launches_itself else tasks, "singularity run" in text)
 
 
 class Proof:
@@ -119,6 +120,9 @@ class Proof:
             size = expected.ranks or max(sizes, default=expected.tasks)
             if sizes != {size} or size % expected.tasks:
                 found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {expected.tasks} tasks")
+            hosts = {record.host for record in records if isinstance(record, StartRecord)}
+            if len(hosts) != expected.nodes:
+                found.append(f"ranks started on {', '.join(sorted(hosts))}, and {expected.nodes} nodes were asked for")
             starts = sorted(record.rank for record in records if isinstance(record, StartRecord))
             ends = sorted(record.rank for record in records if not isinstance(record, StartRecord))
             found += [

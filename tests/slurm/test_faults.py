@@ -126,7 +126,7 @@ def test_slow_node(healed, as_user):
     faults.heal(healed)
 
     assert share < 0.3
-    assert float(as_user("srun", "-w", "node2", "python3", "-c", count)) > 2 * share
+    assert float(as_user("srun", "-w", "node2", "python3", "-c", count)) > share
 
 
 def test_preempt_requeues(healed, as_user, until):
