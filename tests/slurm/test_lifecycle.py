@@ -130,6 +130,7 @@ def test_down_after_an_interrupted_up(no_trace, phase):
 
 def test_ctrl_c_undoes_an_up(no_trace):
     """Ctrl-C during `up` leaves nothing."""
+    cluster.down("ctrlc")  # of an earlier, broken run
     process = subprocess.Popen([*COMMAND, "up", "--name", "ctrlc", "--slurm", SMALL, "--nodes", "2"])
     record = folder_of("ctrlc") / "state.json"
     deadline = time.monotonic() + 30
