@@ -6,7 +6,9 @@ srunbook simulate --nodes 1 --ntasks-per-node 1 -- torchrun --standalone --nproc
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 
-print(f"rank {os.environ['RANK']} computes with {torch.get_num_threads()} thread", flush=True)
+# Text and newline in one write: the processes of a node share the log.
+sys.stdout.write(f"rank {os.environ['RANK']} computes with {torch.get_num_threads()} thread\n")

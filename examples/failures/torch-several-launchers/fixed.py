@@ -7,6 +7,7 @@ srunbook simulate --nodes 2 --ntasks-per-node 1 -- torchrun --nnodes 2 --nproc-p
 from __future__ import annotations
 
 import os
+import sys
 
 import torch.distributed as dist
 
@@ -17,4 +18,6 @@ if len(set(hosts)) != int(os.environ["SLURM_NNODES"]):
     raise RuntimeError(f"Slurm gave {os.environ['SLURM_NNODES']} nodes, the processes run on {len(set(hosts))}")
 if dist.get_rank() == 0:
     print(f"{len(hosts)} processes on {len(set(hosts))} nodes: training begins")
-dist.destroy_process_group()
+dist.barrier()  # no rank leaves while another still needs rank 0
+sys.stdout.flush()
+os._exit(0)  # in one step: gloo's threads may still hold tensors

@@ -6,6 +6,7 @@ srunbook simulate --nodes 2 --ntasks-per-node 1 -- python fixed.py
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 
 import torch
@@ -33,4 +34,6 @@ print(f"rank {rank} has finished its batches", flush=True)
 right = torch.tensor([1.0 if rank == 0 else 3.0])
 dist.all_reduce(right)
 print(f"rank {rank}: the sum is {right.item():.1f}", flush=True)
-dist.destroy_process_group()
+dist.barrier()  # no rank leaves while another still needs rank 0
+sys.stdout.flush()
+os._exit(0)  # in one step: gloo's threads may still hold tensors
