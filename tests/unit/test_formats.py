@@ -85,6 +85,13 @@ def test_record_without_job():
         assert record.job is None
 
 
+def test_record_with_epochs():
+    """A start record may say how many epochs its rank was asked for."""
+    [record] = parse_records([f"record {json.dumps(START | {'epochs': 10})}"])
+
+    assert record.epochs == 10
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -110,6 +117,7 @@ def test_record_without_job():
         (f"record {json.dumps(START | {'rank': -1})}", "'rank' is -1; it is 0 or more"),
         (f"record {json.dumps(START | {'local_rank': -1})}", "'local_rank' is -1"),
         (f"record {json.dumps(START | {'rank': 4})}", "'rank' is 4 in a world of 4"),
+        (f"record {json.dumps(START | {'epochs': -1})}", "'epochs' is -1; it is 0 or more"),
     ],
 )
 def test_wrong_record(line, complaint):

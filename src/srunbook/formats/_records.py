@@ -31,6 +31,7 @@ class StartRecord:
         device: What computes: `cpu`, `cuda`.
         framework: Name and version, as in `jax 0.10.2`.
         job: Slurm's job id, or None outside a job.
+        epochs: Number of epochs that it was asked for, or None where it does not count in epochs.
     """
 
     rank: int
@@ -42,10 +43,11 @@ class StartRecord:
     device: str
     framework: str
     job: str | None = None
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses a place that there is not."""
-        _check_not_negative(rank=self.rank, local_rank=self.local_rank)
+        _check_not_negative(rank=self.rank, local_rank=self.local_rank, epochs=self.epochs or 0)
         if self.rank >= self.world_size:
             raise FormatError(f"'rank' is {self.rank} in a world of {self.world_size}; ranks count from 0")
 
