@@ -1,4 +1,4 @@
-"""Reads what Slurm says: the environment of a step, host lists, task layouts. Standard library only, no side effects.
+"""Reads what Slurm says: the environment of a step, host lists, task layouts, rows of sacct. Standard library only.
 
 >>> from srunbook import slurm
 >>> slurm.expand_hostlist("rack[0-1]n[01-02]-ib")
@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
+from srunbook.slurm._accounting import SACCT_FIELDS, SacctRow, parse_sacct, split_attempts
 from srunbook.slurm._errors import NotInStepError, SlurmParseError
 from srunbook.slurm._hostlist import compress_hostlist, expand_hostlist
 from srunbook.slurm._layout import compress_tasks, expand_tasks, parse_gpus
 from srunbook.slurm._step import StepEnvironment
 
 __all__ = [
+    "SACCT_FIELDS",
     "NotInStepError",
+    "SacctRow",
     "SlurmParseError",
     "StepEnvironment",
     "compress_hostlist",
@@ -23,4 +26,6 @@ __all__ = [
     "expand_hostlist",
     "expand_tasks",
     "parse_gpus",
+    "parse_sacct",
+    "split_attempts",
 ]

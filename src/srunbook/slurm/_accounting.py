@@ -1,0 +1,149 @@
+"""Accounting: the rows that `sacct --parsable2` prints for a job and its steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+from srunbook.slurm._errors import SlurmParseError
+from srunbook.slurm._hostlist import expand_hostlist
+
+SACCT_FIELDS = ("JobID", "JobName", "State", "ExitCode", "NNodes", "NTasks", "Elapsed", "NodeList")
+"""Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobName,...`."""
+
+REQUIRED = ("JobID", "State", "ExitCode")
+EXAMPLE = "17.0|python|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
+NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+
+
+@dataclass(frozen=True)
+class SacctRow:
+    """One row of sacct: a job, or one of its steps.
+
+    Args:
+        job_id: Number of the job.
+        step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
+        name: Name of the job or of the step's program.
+        state: State in one word, such as COMPLETED or CANCELLED.
+        exit_code: Exit status.
+        signal: Signal that ended it, or 0.
+        nodes: Number of nodes, or None where the row does not say.
+        tasks: Number of tasks, or None where the row does not say.
+        elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
+        node_list: Host list of its nodes; empty where there are none yet.
+    """
+
+    job_id: str
+    step: str
+    name: str
+    state: str
+    exit_code: int
+    signal: int
+    nodes: int | None = None
+    tasks: int | None = None
+    elapsed: str = ""
+    node_list: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The number as Slurm writes it, such as `17.batch`."""
+        return f"{self.job_id}.{self.step}" if self.step else self.job_id
+
+    @property
+    def ended(self) -> bool:
+        """Whether the row is of something that is over and does not begin again."""
+        return self.state not in NOT_ENDED
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of its nodes."""
+        return expand_hostlist(self.node_list)
+
+
+def parse_sacct(text: str) -> list[SacctRow]:
+    r"""Reads the output of `sacct --parsable2`, with its header line.
+
+    Args:
+        text: The output. The columns JobID, State and ExitCode have to be in it; their order does not matter.
+
+    Returns:
+        The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
+
+    Raises:
+        SlurmParseError: The header lacks a column, or a line has another form.
+
+    >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
+    >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
+    [('17', 'CANCELLED', 0, None), ('17.0', 'FAILED', 3, 2)]
+    """
+    lines = text.split("\n")  # and not splitlines: a name may hold other separators
+    if not lines[0]:
+        return []
+    names = lines[0].rstrip("|").split("|")
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise SlurmParseError("header of sacct", lines[0], 0, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
+    return [_row(names, line) for line in lines[1:] if line]
+
+
+def _row(names: Sequence[str], line: str) -> SacctRow:
+    """Reads one line. Of its columns only the name may hold a `|`, so what is too much belongs to the name."""
+
+    def refuse(problem: str) -> SlurmParseError:
+        return SlurmParseError("row of sacct", line, 0, problem, EXAMPLE)
+
+    values = line.split("|")
+    if len(values) == len(names) + 1 and values[-1] == "":
+        values.pop()  # `--parsable` ends each line with one more
+    surplus = len(values) - len(names)
+    if surplus > 0 and "JobName" in names:
+        place = names.index("JobName")
+        values[place : place + surplus + 1] = ["|".join(values[place : place + surplus + 1])]
+    if len(values) != len(names):
+        raise refuse(f"{len(values)} columns under a header of {len(names)}")
+    row = dict(zip(names, values, strict=True))
+    identity = re.fullmatch(r"([0-9]+(?:[_+][0-9]+)?)(?:\.([\w+]+))?", row["JobID"], re.ASCII)
+    code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"])
+    if not identity:
+        raise refuse(f"{row['JobID']!r} is no job id")
+    if not code:
+        raise refuse(f"{row['ExitCode']!r} is no exit code")
+    if not row["State"].strip():
+        raise refuse("no state")
+    node_list = row.get("NodeList", "")
+    return SacctRow(
+        job_id=identity[1],
+        step=identity[2] or "",
+        name=row.get("JobName", ""),
+        state=row["State"].split()[0],
+        exit_code=int(code[1]),
+        signal=int(code[2]),
+        nodes=_count(row.get("NNodes", "")),
+        tasks=_count(row.get("NTasks", "")),
+        elapsed=row.get("Elapsed", ""),
+        node_list="" if " " in node_list else node_list,  # `None assigned`
+    )
+
+
+def _count(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def split_attempts(rows: Sequence[SacctRow]) -> list[list[SacctRow]]:
+    r"""Splits the rows of one job into its attempts: a job that was requeued has several.
+
+    Args:
+        rows: Rows of one job in the order of `sacct --duplicates`.
+
+    Returns:
+        The rows of each attempt, the last one last. Each begins with the job's own row.
+
+    >>> rows = parse_sacct("JobID|State|ExitCode\n9|REQUEUED|0:0\n9.0|CANCELLED|0:15\n9|COMPLETED|0:0\n")
+    >>> [[row.identity for row in attempt] for attempt in split_attempts(rows)]
+    [['9', '9.0'], ['9']]
+    """
+    numbers = accumulate(not row.step for row in rows)
+    numbered = zip(numbers, rows, strict=True)
+    return [[row for _, row in group] for _, group in groupby(numbered, key=lambda pair: pair[0])]
