@@ -8,14 +8,19 @@
 Like train_distributed.py, but it saves within an epoch, stops at a signal, and goes on
 from the newest checkpoint at the very step. This one program needs `srunbook`:
 `Checkpoints` writes and checks, `StopSignal` lets all ranks stop at the same step.
+
+Its exit status: 0 finished, 75 stopped by a signal and saved, 78 a restart would not help.
+Where torchrun ends with 1 instead, rank 0 has written it into a file for the job script.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -35,7 +40,9 @@ from train_distributed import (
     sums,
 )
 
-from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, CheckpointError, Checkpoints, StopSignal
+from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, CheckpointError, Checkpoints, StopSignal
+
+NOTES = os.environ.get("JOB_NOTES", "")  # what the job script's files begin with
 
 
 class Progress:
@@ -50,18 +57,25 @@ class Progress:
         return torch.zeros(3, dtype=torch.float64, device=self.training.device)
 
     def save(self) -> None:
-        """Writes the checkpoint of this step."""
+        """Writes the checkpoint of this step, but none that a training cannot go on from."""
         total = self.sums.clone()
         dist.all_reduce(total)
         tensors: dict[str, Any] = {"sums": total}
         for name, value in self.training.model.module.named_parameters():
             tensors[f"model.{name}"] = value.detach()
             tensors[f"momentum.{name}"] = self.training.optimizer.state[value]["momentum_buffer"]
+        spoiled = [name for name, value in tensors.items() if not value.isfinite().all()]
+        found = [spoiled] * dist.get_world_size()
+        dist.all_gather_object(found, spoiled)  # the same answer on all ranks
+        if any(found):
+            give_up(f"after step {self.step}, not all of {max(found)[0]} is finite")
         with one_voice():
             try:
                 self.store.save(self.step, tensors, {"batch_size": self.training.settings.batch_size})
             except CheckpointError as error:
                 raise OSError(str(error)) from None
+            if NOTES and dist.get_rank() == 0:
+                Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
 
     def restore(self) -> None:
         """Goes to the newest whole checkpoint, where there is one."""
@@ -100,8 +114,22 @@ def train_step(training: Training, images: torch.Tensor, labels: torch.Tensor) -
     return sums(loss, outputs, labels)
 
 
+def tell_status(status: int) -> None:
+    """Tells the job script the exit status."""
+    if NOTES and dist.get_rank() == 0:
+        Path(f"{NOTES}.status").write_text(f"{status}\n", encoding="ascii")
+
+
+def give_up(reason: str) -> NoReturn:
+    """Ends a training that would go wrong again."""
+    if dist.get_rank() == 0:
+        print(f"error: {reason}: a restart would not help", file=sys.stderr, flush=True)
+    tell_status(EXIT_DO_NOT_REQUEUE)
+    leave(EXIT_DO_NOT_REQUEUE)
+
+
 def end_epoch(progress: Progress, epoch: int) -> None:
-    """Prints the metrics of an epoch, and ends a training that has gone wrong for good."""
+    """Prints the metrics of an epoch."""
     dist.all_reduce(progress.sums)
     total, right, count = progress.sums.tolist()
     progress.sums = progress.zeros()
@@ -112,9 +140,7 @@ def end_epoch(progress: Progress, epoch: int) -> None:
             f"Test Accuracy: {test_accuracy:.2%}"
         )
     if not math.isfinite(total):
-        if dist.get_rank() == 0:
-            print(f"error: the loss is {total}: a restart would not help", file=sys.stderr, flush=True)
-        leave(EXIT_DO_NOT_REQUEUE)
+        give_up(f"the loss of epoch {epoch} is {total / count}")
 
 
 def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
@@ -135,6 +161,7 @@ def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
             if stopped and progress.step < last:
                 if dist.get_rank() == 0:
                     say(f"Stopping after step {progress.step}: {stop.signal.name}")
+                tell_status(EXIT_STOPPED)
                 stop.leave()  # rank 0 puts the job back into the queue
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
 from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
 
@@ -294,12 +295,21 @@ def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, 
     assert epochs[0][-1] == epochs[1][-1]
 
 
-def test_requeue_gives_up_a_training_without_hope(ranks: Ranks) -> None:
-    """A loss that is no number ends all ranks with the status that says: do not requeue."""
-    outcome = ranks("train_requeue.py", "--epochs=2", "--learning-rate=1e30", processes=2)
+@pytest.mark.parametrize(("save_every", "said"), [(50, "the loss of epoch 1 is nan"), (1, "after step 2, not all of")])
+def test_requeue_gives_up_a_training_without_hope(save_every: int, said: str, ranks: Ranks, tmp_path: Path) -> None:
+    """A value that is no number ends all ranks with the status 78, for the job script too, and is never saved."""
+    arguments = ("--epochs=2", "--learning-rate=1e30", f"--save-every={save_every}")
+    notes = tmp_path / "job"
+    outcome = ranks("train_requeue.py", *arguments, processes=2, JOB_NOTES=str(notes))
+    saved = [load_file(path) for path in outcome.folder.rglob("*.safetensors")]
 
     assert outcome.statuses == [78, 78], outcome.text
-    assert [line for line in outcome.errors if "a restart would not help" in line] == outcome.errors != []
+    assert len(outcome.errors) == 1
+    assert said in outcome.errors[0]
+    assert "a restart would not help" in outcome.errors[0]
+    assert Path(f"{notes}.status").read_text() == "78\n"
+    assert len(saved) == (save_every == 1)
+    assert all(value.isfinite().all() for tensors in saved for value in tensors.values())
 
 
 # Data ----------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ STAND_INS = {
     '  while [[ "$1" == --* ]]; do shift; done\n'
     '  exec srunbook simulate --nodes "$TEST_NODES" --gpus-per-node "$SLURM_GPUS_ON_NODE" -- "$@"\n'
     "fi\n"
-    'printf "%s\\n" "$@"; echo "OMP_NUM_THREADS=$OMP_NUM_THREADS"',
+    'printf "%s\\n" "$@"; echo "OMP_NUM_THREADS=$OMP_NUM_THREADS"; eval "${TEST_END:-}"',
 }
 
 
@@ -44,7 +44,9 @@ def submit(tmp_path: Path) -> Callable[..., str]:
     for path in EXAMPLES.glob("*.py"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
 
-    def run(script: Path, *arguments: str, nodes: int, gpus: int, job: int = 17, **environ: str) -> str:
+    def run(
+        script: Path, *arguments: str, nodes: int, gpus: int, job: int = 17, status: int = 0, **environ: str
+    ) -> str:
         for kind in ("out", "err"):
             (tmp_path / f"slurm-{job}.{kind}").touch()
         result = subprocess.run(
@@ -66,8 +68,8 @@ def submit(tmp_path: Path) -> Callable[..., str]:
             timeout=100,
             check=False,
         )
-        assert result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
+        assert result.returncode == status, result.stdout + result.stderr
+        return result.stdout + (result.stderr if status else "")
 
     return run
 
@@ -95,8 +97,28 @@ def test_scripts_differ_only_where_they_must() -> None:
     common = set.intersection(*map(set, texts.values()))
 
     assert set(texts) == {"run_distributed", "run_vision", "run_requeue"}
-    for lines in texts.values():
-        assert len(set(lines) - common) <= 12
+    for name, lines in texts.items():
+        assert len(set(lines) - common) <= (22 if name == "run_requeue" else 12)
+
+
+def test_requeue_gives_up_starts_that_save_nothing(submit: Any) -> None:
+    """The fourth start after three that saved nothing is refused with the status 78; a save begins the count anew."""
+    script = ROOT / "slurm" / "torchrun" / "run_requeue.sbatch"
+    in_vain, of_use = "exit 1", 'rm "$JOB_NOTES.starts"; exit 1'
+    for end in (in_vain, in_vain, of_use, in_vain, in_vain, in_vain):
+        submit(script, nodes=1, gpus=1, status=1, TEST_END=end)
+    printed = submit(script, nodes=1, gpus=1, status=78, TEST_END=in_vain)
+
+    assert "error: 3 starts in a row saved nothing; to try again: rm /" in printed
+    assert "torchrun" not in printed
+
+
+@pytest.mark.parametrize("status", [75, 78])
+def test_requeue_ends_with_the_status_of_the_program(status: int, submit: Any) -> None:
+    """What the program leaves as its status is the script's, though torchrun ends with 1; the next start forgets it."""
+    script = ROOT / "slurm" / "torchrun" / "run_requeue.sbatch"
+    submit(script, nodes=1, gpus=1, status=status, TEST_END=f'echo {status} >"$JOB_NOTES.status"; exit 1')
+    submit(script, nodes=1, gpus=1, status=1, TEST_END="exit 1")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
