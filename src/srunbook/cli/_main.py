@@ -10,7 +10,9 @@ import srunbook
 
 SUBCOMMANDS = {
     "cluster": "Boot a real Slurm of several nodes on this machine.",
+    "generate": "Write a job script for sbatch.",
     "simulate": "Run a command as several processes with the environment that srun gives.",
+    "verify": "Prove from what a job left behind that it did what it should.",
 }
 """Name of each subcommand (a module here that defines `command`) and its line in `srunbook --help`."""
 

@@ -1,0 +1,148 @@
+"""Reads a configuration file, YAML 1.2, and the options `--set`, with the place of every value."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+
+from srunbook.jobs._errors import JobError
+from srunbook.jobs._layers import Layer, known, problem_with_key
+from srunbook.jobs._specification import kinds
+
+MAX_BYTES = 1 << 20
+"""A larger file is no configuration."""
+
+
+def read_config(path: Path) -> Layer:
+    """Reads a configuration file.
+
+    Args:
+        path: A file in YAML 1.2, in which `12:00:00` is a text.
+
+    Returns:
+        Its values, with the line of each key.
+
+    Raises:
+        JobError: The file cannot be read, or holds no mapping.
+    """
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise JobError([f"{path}: {error.strerror}. Give a file, as in --config my_cluster.yaml"]) from None
+    if len(data) > MAX_BYTES:
+        raise JobError([f"{path}: larger than {MAX_BYTES} bytes, so no configuration"])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise JobError([f"{path}:{line}: byte {data[error.start]:#04x} is no UTF-8. Save the file as UTF-8"]) from None
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, place: str) -> Layer:
+    r"""Reads the text of a configuration file.
+
+    Args:
+        text: YAML 1.2.
+        place: What messages call it.
+
+    Raises:
+        JobError: It is no YAML, or no mapping.
+
+    >>> parse_config("nodes: 4\ntime_limit: 12:00:00\n", "a.yaml").values
+    {'nodes': 4, 'time_limit': '12:00:00'}
+    """
+    try:
+        root = YAML(typ="safe", pure=True).compose(io.StringIO(text))
+        refuse_merges(root, place)
+        values = YAML(typ="safe", pure=True).load(io.StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{place}:{mark.line + 1}" if mark else place
+        raise JobError([f"{where}: {' '.join(filter(None, [error.context, error.problem]))}"]) from None
+    except YAMLError as error:
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        reason = getattr(error, "reason", None) or str(error).splitlines()[0]
+        raise JobError([f"{place}:{line}: no YAML: {reason}"]) from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise JobError([f"{place}: no YAML that can be read: {str(error).splitlines()[0]}"]) from None
+    if values is None:
+        return Layer(place, {})
+    if not isinstance(values, dict):
+        raise JobError(
+            [f"{place}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"]
+        )
+    return Layer(place, values, lines(root))
+
+
+def refuse_merges(root: Node | None, place: str) -> None:
+    """Refuses `<<`, which hides where a value comes from."""
+    for key, _ in root.value if isinstance(root, MappingNode) else []:
+        if key.tag == "tag:yaml.org,2002:merge":
+            raise JobError([f"{place}:{key.start_mark.line + 1}: '<<' is not read here: write the keys out"])
+
+
+def lines(root: Node) -> dict[tuple[Any, ...], int]:
+    """Line of each key, and of what is below it."""
+    found: dict[tuple[Any, ...], int] = {}
+    for key, value in root.value:
+        found[(key.value,)] = key.start_mark.line + 1
+        if isinstance(value, MappingNode):
+            found.update({(key.value, name.value): name.start_mark.line + 1 for name, _ in value.value})
+        elif isinstance(value, SequenceNode):
+            found.update({(key.value, place): item.start_mark.line + 1 for place, item in enumerate(value.value)})
+    return found
+
+
+def settings(options: Iterable[str]) -> list[Layer]:
+    """Reads options `--set KEY=VALUE`.
+
+    A field that takes a number or true and false gets one; a list is written with commas; one environment variable is
+    `env_vars.NAME=VALUE`; an empty value takes back what a profile, a cluster or a file says.
+
+    Args:
+        options: What follows `--set`, each time it is given.
+
+    Raises:
+        JobError: One has no `=`, or names no field.
+
+    >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition="])]
+    [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}]
+    """
+    layers = []
+    for option in options:
+        key, sign, text = option.partition("=")
+        place = f"--set {option}" if option.isprintable() and len(option) <= 80 else f"--set {key[:40]!r}"
+        if not sign:
+            raise JobError([f"{place}: no '=' in it. Write a key and a value, as in --set nodes=4"])
+        field, _, name = key.partition(".")
+        if not known(field):
+            raise JobError([problem_with_key(field, place)])
+        if name and field != "env_vars":
+            raise JobError([f"{place}: {field} has no parts. Write --set {field}=VALUE"])
+        if field == "env_vars":
+            if not name:
+                raise JobError([f"{place}: which variable? Write --set env_vars.NAME=VALUE"])
+            layers.append(Layer(place, {field: {name: text}}))
+            continue
+        layers.append(Layer(place, {field: value_of(field, text) if text else None}))
+    return layers
+
+
+def value_of(field: str, text: str) -> Any:
+    """Reads the text of an option as the kind of value that a field has; what cannot be read stays a text."""
+    allowed = kinds(field)
+    if bool in allowed and text in ("true", "false"):
+        return text == "true"
+    if int in allowed and text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    if list in allowed:
+        return text.split(",")
+    return text

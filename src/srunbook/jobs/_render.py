@@ -1,0 +1,226 @@
+"""From a specification to the text of a job script, and to the reasons of its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from srunbook.jobs._errors import JobError
+from srunbook.jobs._layers import Job
+from srunbook.jobs._quoting import quote, quote_place
+from srunbook.jobs._specification import NO_CONTROL, JobSpecification
+from srunbook.jobs._template import Line, explained, rendered, source
+
+MAX_SCRIPT = 1 << 20
+"""Bytes of a script; Slurm takes four times as much unless a site says otherwise."""
+
+ODD = re.compile(r"[$`\\~\u2018-\u201f]")
+"""What shellcheck asks about where it stands in quotes."""
+
+COMMENT_COLUMN = 18
+"""Options that a comment follows are filled up to the same width, so that their comments stand in one column."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A line of a script, and what it is for.
+
+    Args:
+        text: The line.
+        reason: Why it is there.
+        origins: Where its values came from: pairs of a field and a place.
+    """
+
+    text: str
+    reason: str
+    origins: tuple[tuple[str, str], ...]
+
+
+def render(specification: JobSpecification, *, made_by: str | None = None) -> str:
+    """The text of a job script for sbatch.
+
+    Args:
+        specification: The job.
+        made_by: The command that makes it again, for a comment.
+
+    Returns:
+        The script, which ends with the end of a line.
+
+    Raises:
+        JobError: The script would be larger than Slurm takes, or `made_by` has a control character.
+    """
+    text = rendered(context(specification, made_by))
+    if len(text.encode()) > MAX_SCRIPT:
+        raise JobError(
+            [
+                f"the script has {len(text.encode())} bytes, and at most {MAX_SCRIPT} are safe: put long "
+                "arguments into a file that the program reads"
+            ]
+        )
+    return text
+
+
+def explain(job: Job, *, made_by: str | None = None) -> list[Explained]:
+    """The lines of a job script, each with its reason and the places that its values came from.
+
+    Args:
+        job: The job.
+        made_by: The command that makes it again, for a comment.
+    """
+    lines = explained(source(), context(job.specification, made_by))
+    return [Explained(line.text, line.reason, tuple(origins(job, line))) for line in lines]
+
+
+def origins(job: Job, line: Line) -> Iterator[tuple[str, str]]:
+    """Fields of a line and where they came from."""
+    specification = job.specification
+    for name in line.fields:
+        if name == "env_vars":
+            variable = list(specification.env_vars)[line.part]
+            yield f"env_vars.{variable}", job.origin("env_vars", variable)
+        elif name == "modules_to_load":
+            yield f"modules_to_load[{line.part}]", job.origin("modules_to_load", line.part)
+        elif name == "arguments":
+            if line.part:
+                yield f"arguments[{line.part - 1}]", job.origin("arguments", line.part - 1)
+        elif not (name == "script" and line.part) and not (name == "gpus_per_node" and not specification.gpus):
+            yield name, job.origin(name)
+
+
+def context(specification: JobSpecification, made_by: str | None) -> dict[str, str | bool]:
+    """Values for the template: texts that are safe where they stand, and truth values."""
+    one = specification
+    if made_by is not None and not re.fullmatch(rf"{NO_CONTROL}*", made_by):
+        raise JobError([f"made by {made_by!r}: a comment has one line, and this has a control character"])
+    words = [one.script, *one.arguments]
+    exports = [
+        f"export {name}={quote(value)}" if value else f'export {name}=""' for name, value in one.env_vars.items()
+    ]
+    places = [place for place in (one.virtual_environment, one.container_image) if place]
+    torch = one.framework != "jax"
+    folder, _, file = one.output.rpartition("/")
+    return {
+        "summary": summary(one),
+        "made": made_by is not None,
+        "made_by": made_by or "",
+        "odd_words": any(ODD.search(word) for word in [*words, *one.env_vars.values(), *places]),
+        # Slurm
+        "job_name": one.job_name,
+        "output_file": file,
+        "open_mode": column("--open-mode=append"),
+        "requeue": one.requeue is True,
+        "no_requeue": one.requeue is False,
+        "has_signal": one.signal is not None,
+        "signal": column(f"--signal={one.signal}"),
+        "time_limit": one.time_limit,
+        "has_partition": one.partition is not None,
+        "partition": one.partition or "",
+        "has_account": one.account is not None,
+        "account": one.account or "",
+        "has_qos": one.qos is not None,
+        "qos": one.qos or "",
+        "has_constraint": one.constraint is not None,
+        "constraint": one.constraint or "",
+        "nodes": str(one.nodes),
+        "has_gpus": one.gpus > 0,
+        "gpus": gpus(one),
+        "tasks": column(f"--ntasks-per-node={one.tasks}"),
+        "tasks_are": tasks_are(one),
+        "cpus": column(f"--cpus-per-task={one.cpus_per_node // one.tasks}"),
+        "cpus_are": "for all processes of a node together" if one.framework == "torchrun" else "of each process",
+        "has_memory_per_cpu": one.memory_per_cpu is not None,
+        "memory_per_cpu": one.memory_per_cpu or "",
+        "has_memory_per_node": one.memory_per_node is not None,
+        "memory_per_node": one.memory_per_node or "",
+        "exclusive": one.exclusive,
+        "exclusive_option": column("--exclusive"),
+        # the shell
+        "has_folder": bool(folder),
+        "log_folder": folder,
+        "log_file": file.replace("%j", "${SLURM_JOB_ID}").replace("%x", "${SLURM_JOB_NAME}"),
+        "has_modules": bool(one.modules_to_load),
+        "modules": "\n".join(f"module load {quote(name)}" for name in one.modules_to_load),
+        "has_venv": one.virtual_environment is not None,
+        "venv": quote_place(one.virtual_environment or ""),
+        "has_image": one.container_image is not None,
+        "image": quote_place(one.container_image or ""),
+        "has_exports": bool(exports),
+        "exports": "\n".join(exports),
+        # the framework
+        "jax_on_cpu": not torch and one.platform == "cpu",
+        "devices": str(one.devices_per_process or '"$SLURM_CPUS_PER_TASK"'),
+        "torchrun": one.framework == "torchrun",
+        "gloo": one.framework == "gloo",
+        "torch_under_srun": one.framework in ("lightning", "gloo"),
+        "rendezvous": one.framework in ("torchrun", "gloo"),
+        "port_given": one.coordinator_port is not None,
+        "port": str(one.coordinator_port or ""),
+        "jax_port": not torch and one.coordinator_port is not None,
+        "lightning_port": one.framework == "lightning" and one.coordinator_port is not None,
+        "processes": '"$SLURM_GPUS_ON_NODE"' if one.gpus and not one.processes_per_node else str(one.processes),
+        "signals": signals(one),
+        "grace": grace(one),
+        "program": "\n  ".join(quote(word) if word else '""' for word in words),
+        "launcher": launcher(one),
+    }
+
+
+def column(option: str) -> str:
+    """An option, filled up to the column of the comments."""
+    return option.ljust(COMMENT_COLUMN + 2)
+
+
+def gpus(one: JobSpecification) -> str:
+    """The option that asks for GPUs: sites that want a type have it in --gres."""
+    if isinstance(one.gpus_per_node, str) and ":" in one.gpus_per_node:
+        return f"--gres=gpu:{one.gpus_per_node}"
+    return f"--gpus-per-node={one.gpus}"
+
+
+def tasks_are(one: JobSpecification) -> str:
+    """What the tasks of a node are."""
+    if one.framework == "torchrun":
+        return "one torchrun on each node, which starts the processes"
+    if one.gpus == one.processes:
+        return "one process for each GPU"
+    return "one process on each node" if one.processes == 1 else "processes on each node"
+
+
+def summary(one: JobSpecification) -> str:
+    """What the job is, in one line."""
+    programs = {"jax": "JAX", "torchrun": "torchrun", "lightning": "Lightning", "gloo": "torch.distributed over gloo"}
+    nodes = "1 node" if one.nodes == 1 else f"{one.nodes} nodes"
+    each = (
+        f"{one.gpus} GPU{'s' * (one.gpus > 1)}"
+        if one.gpus
+        else f"{one.cpus_per_node} CPU{'s' * (one.cpus_per_node > 1)}"
+    )
+    count = one.nodes * one.processes
+    total = f"{count} process{'es' * (count > 1)}"
+    if one.framework == "jax":
+        total += f", {one.devices} device{'s' * (one.devices > 1)}"
+    return f"{programs[one.framework]} on {nodes} of {each}: {total}."
+
+
+def signals(one: JobSpecification) -> str:
+    """The signals that torchrun passes on: those it knows by itself, and the job's own."""
+    known = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]
+    own = f"SIG{(one.signal or '').partition('@')[0]}"
+    return '"' + ",".join([*known, *([own] if own not in known else [])]) + '"'
+
+
+def grace(one: JobSpecification) -> str:
+    """Seconds that processes have after a signal: three quarters of what the job has."""
+    return str(max(1, int((one.signal or "@0").partition("@")[2]) * 3 // 4))
+
+
+def launcher(one: JobSpecification) -> str:
+    """What srun starts, before the program."""
+    words = []
+    if one.framework == "gloo":
+        words.append('bash -c "$AS_RANK" bash')
+    if one.container_image:
+        words.append(f'singularity run{" --nv" if one.gpus else ""} "$IMAGE"')
+    words.append('torchrun "${TORCHRUN_ARGS[@]}"' if one.framework == "torchrun" else "python")
+    return " ".join(words)

@@ -1,0 +1,502 @@
+"""Rendered scripts: generated specifications, hostile ones among them, under bash, shellcheck and a stand-in for srun.
+
+`--full` takes 10,000 specifications in place of 300 and writes bench/results/generate.json.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pydantic
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from srunbook import jobs
+from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.jobs import JobError, JobSpecification, Layer
+from srunbook.jobs._render import context
+from srunbook.jobs._specification import BASH_NAMES, LAUNCHER_NAMES, SCRIPT_NAMES, choices
+from srunbook.jobs._template import NOTE, explained, rendered, source, template
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "bench" / "results" / "generate.json"
+SEED = 20261120
+
+HOSTILE = [
+    *("a b", "it's", '"', "'", "''", "\\", "a\\", "\\'", "$HOME", "${X:-y}", "$(touch owned)", "`touch owned`", "$"),
+    *("; touch owned", "&& x", "| x", "> owned", "< x", "(", ")", "{a,b}", "*", "?", "[x]", "!x", "#", "# x", " #x"),
+    *("~", "~/x", "a=b", "a,b", "--x=a,b", "-", "--", "=", "%j", "{{ name }}", "{% if x %}", "{#", "#SBATCH --nodes=9"),
+    *("é", "日本", "\N{RIGHT SINGLE QUOTATION MARK}", "“x”", "\u00a0", "\u200b", "👩\u200d💻", " ", "", "\N{EN DASH}x"),
+]
+FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028", "\u202e"]
+
+calm = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
+texts = st.one_of(st.sampled_from(HOSTILE), calm, st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join))
+words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
+variables = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+places = st.one_of(
+    st.sampled_from(["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]),
+    texts.map(lambda text: f"/x/{text}"),
+)
+memory = st.builds(lambda number, unit: f"{number}{unit}", st.integers(1, 512), st.sampled_from("KMGT"))
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "name": words,
+    "time_limit": st.sampled_from(["00:05:00", "12:00:00", "1-00:00:00", "7-1:59:59", "100:00:00"]),
+    "partition": st.sampled_from(["batch", "debug,batch"]),
+    "account": words,
+    "qos": words,
+    "constraint": st.sampled_from(["a100", "a100&x", "a100|v100"]),
+    "modules_to_load": st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+/@-]{0,9}", fullmatch=True), max_size=3),
+    "env_vars": st.dictionaries(variables, texts, max_size=4),
+    "coordinator_port": st.integers(1024, 65535),
+    "output": st.sampled_from(["%x_%j.out", "logs/svgd_%j.out", "l/%j", "a.b/%x-%j.log"]),
+    "requeue": st.booleans(),
+    "signal": st.sampled_from(["USR1@120", "TERM@60", "CONT@1"]),
+    "exclusive": st.booleans(),
+    "arguments": st.lists(texts, max_size=4),
+}
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> dict[str, Any]:
+    """A configuration as somebody might write it: mostly allowed, with hostile texts, and sometimes wrong."""
+    processes = draw(st.sampled_from([1, 1, 2, 4]))
+    made: dict[str, Any] = {
+        "script": draw(
+            st.one_of(st.sampled_from(["train.py", "a b/c'd.py", "./-x.py", "$HOME.py"]), texts.map("x".__add__))
+        ),
+        "framework": draw(st.sampled_from(choices("framework"))),
+        "nodes": draw(st.integers(1, 64)),
+        "cpus_per_node": processes * draw(st.integers(1, 32)),
+    }
+    for name, strategy in FIELDS.items():
+        if draw(st.booleans()):
+            made[name] = draw(strategy)
+    if draw(st.booleans()):
+        made["processes_per_node"] = processes
+    if draw(st.booleans()):
+        made[draw(st.sampled_from(["memory_per_cpu", "memory_per_node"]))] = draw(memory)
+    if draw(st.booleans()):
+        made[draw(st.sampled_from(["virtual_environment", "container_image"]))] = draw(places)
+    if made["framework"] != "gloo" and draw(st.integers(0, 2)) == 0:
+        made |= {"platform": "gpu", "gpus_per_node": draw(st.sampled_from([processes, f"a100:{processes}"]))}
+    if draw(st.integers(0, 3)) == 3:
+        name = draw(st.sampled_from([*FIELDS, "script", "nodes", "gpus_per_node", "container_image"]))
+        wrong = draw(st.one_of(st.sampled_from(FATAL), texts, st.integers(), st.none(), st.booleans()))
+        kind = type(made.get(name))
+        made[name] = [wrong] if kind is list else {"A": wrong} if kind is dict else wrong
+    return made
+
+
+@dataclass
+class Trial:
+    """What came of many configurations.
+
+    Args:
+        folder: Where the accepted scripts are.
+    """
+
+    folder: Path
+    accepted: list[tuple[JobSpecification, Path]] = field(default_factory=list)
+    refused: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def attempt(self, values: dict[str, Any]) -> None:
+        """Renders one configuration, if it is accepted."""
+        start = time.perf_counter()
+        try:
+            job = jobs.specify(Layer("here", values))
+            text = jobs.render(job.specification, made_by=f"srunbook generate --script {values['script']!r}")
+        except JobError:
+            self.refused += 1
+            return
+        self.seconds.append(time.perf_counter() - start)
+        path = self.folder / f"{len(self.accepted):05}.sbatch"
+        path.write_bytes(text.encode())
+        self.accepted.append((job.specification, path))
+
+
+def generated(folder: Path, count: int) -> Trial:
+    """Tries as many configurations, the same ones each time."""
+    folder.mkdir()
+    trial = Trial(folder)
+    chosen = settings(
+        max_examples=count,
+        derandomize=count < 1000,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    run = chosen(given(configurations())(trial.attempt))
+    (run if count < 1000 else hypothesis.seed(SEED)(run))()
+    return trial
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """300 configurations."""
+    return generated(tmp_path_factory.mktemp("jobs") / "scripts", 300)
+
+
+def shellcheck(scripts: list[Path]) -> list[str]:
+    """What shellcheck finds, many scripts in one call."""
+    found = []
+    for start in range(0, len(scripts), 500):
+        result = subprocess.run(
+            [
+                Path(sys.executable).with_name("shellcheck"),
+                "--shell=bash",
+                "--format=gcc",
+                *scripts[start : start + 500],
+            ],
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode in (0, 1), result.stderr
+        found += result.stdout.splitlines()
+    return found
+
+
+def bash_n(scripts: list[Path]) -> list[str]:
+    """What bash says to the syntax of scripts."""
+    said = []
+    for start in range(0, len(scripts), 500):
+        part = scripts[start : start + 500]
+        loop = 'for script in "$@"; do bash -n "$script" || echo "bash -n: $script"; done'
+        result = subprocess.run(["bash", "-c", loop, "-", *part], capture_output=True, text=True, check=True)
+        said += (result.stdout + result.stderr).splitlines()
+    return said
+
+
+def test_generated_scripts_are_clean(trial):
+    """Every accepted specification gives a script that bash and shellcheck have nothing to say about."""
+    scripts = [path for _, path in trial.accepted]
+
+    assert len(scripts) >= 150
+    assert trial.refused >= 30
+    assert bash_n(scripts) == []
+    assert shellcheck(scripts) == []
+
+
+def test_broken_script_is_found(tmp_path, trial):
+    """A script with a syntax error, and one with an unquoted value, are seen."""
+    text = trial.accepted[0][1].read_text(encoding="utf-8")
+    broken, careless = tmp_path / "broken.sbatch", tmp_path / "careless.sbatch"
+    broken.write_text(f"{text}if\n", encoding="utf-8")
+    careless.write_text(f"{text}echo $1\n", encoding="utf-8")
+
+    assert bash_n([broken])
+    assert any("SC2086" in line for line in shellcheck([careless]))
+
+
+def test_no_value_makes_a_line(trial):
+    """A script has the lines of its template, whatever its texts: other texts in their place change no number of lines.
+
+    Directives, too, are the same.
+    """
+    for one, path in trial.accepted:
+        text = path.read_bytes().decode()
+        harmless = one.model_copy(
+            update={
+                "script": "x.py",
+                "name": one.job_name,
+                "arguments": ["x"] * len(one.arguments),
+                "env_vars": dict.fromkeys(one.env_vars, "x"),
+                **({"virtual_environment": "/x"} if one.virtual_environment else {}),
+                **({"container_image": "/x"} if one.container_image else {}),
+            }
+        )
+        lines, expected = without_note(text), without_note(jobs.render(harmless, made_by="x"))
+
+        assert len(lines) == len(expected)
+        assert [line for line in lines if line.startswith("#SBATCH")] == [
+            line for line in expected if line.startswith("#SBATCH")
+        ]
+        assert text.splitlines(keepends=True)[-1].endswith('"${PROGRAM[@]}" "$@"\n')
+
+
+def without_note(text: str) -> list[str]:
+    """Lines of a script, as bash, Slurm and an editor count them, without the note for shellcheck."""
+    return [line for line in text.splitlines() if not line.startswith("# shellcheck disable=SC1003")]
+
+
+@pytest.mark.parametrize("text", FATAL)
+@pytest.mark.parametrize(
+    "name",
+    ["script", "name", "partition", "account", "qos", "constraint", "output", "signal", "time_limit", "memory_per_cpu",
+     "virtual_environment", "container_image", "arguments", "modules_to_load", "env_vars", "variable", "gpus_per_node"],
+)  # fmt: skip
+def test_no_field_takes_a_control_character(name, text):
+    """No field takes a character that ends a line, or turns its direction."""
+    values: dict[str, Any] = {"nodes": 2, "cpus_per_node": 8, "script": "train.py"}
+    forms = {"arguments": [text], "modules_to_load": [text], "env_vars": {"A": text}, "variable": {text: "a"}}
+    values["env_vars" if name == "variable" else name] = forms.get(name, text)
+
+    with pytest.raises(JobError):
+        jobs.specify(Layer("here", values))
+
+
+def test_surrogate_is_refused():
+    """An argument that is no text, such as bytes of another encoding, is refused."""
+    with pytest.raises(JobError, match="arguments"):
+        jobs.specify(Layer("here", {"nodes": 2, "cpus_per_node": 8, "script": "a.py", "arguments": ["a\udcff"]}))
+
+
+STAND_INS = {
+    "srun": 'while [[ "$1" == --* ]]; do shift; done\nexec "$@"',
+    "scontrol": "echo 127.0.0.1",
+    "module": "exit 0",
+    "singularity": 'while [[ "$1" != python && "$1" != torchrun ]]; do shift; done\nexec "$@"',
+    "python": 'printf "%s\\0" "$@" >arguments\nenv -0 >environment',
+    "torchrun": 'printf "%s\\0" "$@" >arguments\nenv -0 >environment',
+}
+"""Stand-ins for what a cluster has: srun, which starts one task here; the program itself writes down what it got."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with stand-ins for Slurm's commands and for Python."""
+    folder = tmp_path_factory.mktemp("place")
+    for name, text in STAND_INS.items():
+        path = folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+    return folder
+
+
+def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """Runs a script as the batch shell would; returns the arguments and the environment that the program got."""
+    (place / "x_7.out").touch()
+    result = subprocess.run(
+        ["bash", script, *arguments],
+        cwd=place,
+        env={
+            "PATH": f"{place / 'bin'}:/usr/bin:/bin",
+            "HOME": str(place),
+            "JAX_IMAGE": "jax.sif",
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NAME": "x",
+            "SLURM_JOB_NODELIST": "node1",
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_CPUS_PER_TASK": "8",
+            "SLURM_GPUS_ON_NODE": "4",
+            "SLURM_PROCID": "0",
+            "SLURM_NTASKS": "1",
+            "SLURM_LOCALID": "0",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, ""), script.read_text(encoding="utf-8") + result.stderr
+    words = (place / "arguments").read_bytes().decode().split("\0")[:-1]
+    variables = (place / "environment").read_bytes().decode().split("\0")[:-1]
+    return words, dict(entry.split("=", 1) for entry in variables)
+
+
+def test_program_gets_exactly_what_was_given(place, trial):
+    """The program gets its arguments and variables as they were given, whatever stands in them; nothing else runs."""
+    for one, path in trial.accepted[:150]:
+        words, variables = received(place, path, "later", "$x y")
+
+        assert words[-len(one.arguments) - 3 :] == [one.script, *one.arguments, "later", "$x y"]
+        assert {name: variables[name] for name in one.env_vars} == one.env_vars
+        assert variables["PYTHONUNBUFFERED"] == one.env_vars.get("PYTHONUNBUFFERED", "1")
+    assert not list(place.rglob("*owned*"))
+
+
+def test_a_careless_script_is_seen(place, trial, tmp_path):
+    """Without its quotes a script passes on something else, so the comparison above can fail."""
+    one = jobs.specify(
+        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "arguments": ["a  b"]})
+    ).specification
+    path = tmp_path / "careless.sbatch"
+    path.write_text(jobs.render(one).replace("'a  b'", "a  b"), encoding="utf-8")
+
+    assert received(place, path)[0] != ["a.py", "a  b"]
+
+
+@pytest.mark.parametrize("name", sorted(BASH_NAMES | SCRIPT_NAMES | LAUNCHER_NAMES | {"BASH_ENV", "SLURM_NTASKS"}))
+def test_variables_with_a_meaning_are_refused(name):
+    """Variables that the shell, the script, Slurm or a launcher set are none for a job."""
+    with pytest.raises(JobError, match=f"the variable {name} cannot be set"):
+        jobs.specify(Layer("here", {"nodes": 1, "cpus_per_node": 1, "script": "a.py", "env_vars": {name: "1"}}))
+
+
+def test_all_variables_that_bash_sets_are_known():
+    """Each variable that a new bash has by itself is refused, as far as it has a value at all."""
+    result = subprocess.run(
+        ["env", "-i", "bash", "--norc", "-c", "compgen -v"], capture_output=True, text=True, check=True
+    )
+    left = {name for name in result.stdout.split() if not name.startswith("BASH")} - BASH_NAMES
+
+    assert left <= {"COMP_WORDBREAKS", "HOSTTYPE", "MACHTYPE", "OSTYPE", "TERM"}  # of no use to a script
+
+
+def test_script_names_are_those_of_the_template():
+    """Each variable that the template sets and does not export is refused, and so can hide no variable of a job."""
+    assert set(re.findall(r"^([A-Z_]+)=|mapfile -t ([A-Z]+)", source(), re.MULTILINE)) == {
+        (name, "") if name != "HOSTS" else ("", name) for name in SCRIPT_NAMES
+    }
+
+
+def contexts(trial: Trial) -> list[dict[str, str | bool]]:
+    return [context(one, "x") for one, _ in trial.accepted]
+
+
+def test_two_renderers_agree(trial):
+    """Jinja2 and the small renderer give the same text, so the template keeps to its small language."""
+    for values in contexts(trial):
+        lines = [line.text for line in explained(source(), values)]
+
+        assert "\n".join(lines) + "\n" == rendered(values)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{% for x in y %}", "{{ a.b }}", "{{ a | upper }}", "{%- if a %}", "x {% if a %}", "{# no reason #}", "{{a}}",
+     "{% if a and b %}", "{% elif a %}"],
+)  # fmt: skip
+def test_more_than_the_language_is_refused(line):
+    """The small renderer refuses everything else that Jinja has."""
+    with pytest.raises(ValueError, match="language"):
+        list(explained(f"{line}\n", {"a": "1", "b": "1", "x": "", "y": ""}))
+
+
+def test_a_name_without_value_is_an_error():
+    """The template is strict: a name without value never becomes an empty text."""
+    import jinja2
+
+    with pytest.raises(jinja2.UndefinedError):
+        template().render({})
+
+
+def test_every_line_has_a_reason(trial):
+    """Each line of a script has a reason, and fields that there are; comments and empty lines have none."""
+    fields = {name for note in re.finditer(NOTE, source()) for name in note["fields"].split(", ")} - {"always"}
+    without = {
+        line.text
+        for values in contexts(trial)
+        for line in explained(source(), values)
+        if not line.reason and line.text and not re.match(r"# ", line.text)
+    }
+
+    assert without == set()
+    assert fields == set(JobSpecification.model_fields) - {"profile", "cluster"}
+
+
+def test_explanation_names_the_origins():
+    """Each line says where its values came from: a file and its line, an option, a profile, the default."""
+    layers = [
+        jobs.parse_config("profile: small\nmodules_to_load:\n- gcc\n- python\nenv_vars:\n  A: x\n  B: y\n", "a.yaml"),
+        Layer("--script", {"script": "train.py"}),
+        Layer("after --", {"arguments": ["--epochs", "3"]}),
+        *jobs.settings(["nodes=3"]),
+    ]
+    told = {line.text.rstrip(): dict(line.origins) for line in jobs.explain(jobs.specify(*layers))}
+
+    assert told["#SBATCH --nodes=3"] == {"nodes": "--set nodes=3"}
+    assert told["#SBATCH --time=00:30:00"] == {"time_limit": "profile small"}
+    assert told["module load python"] == {"modules_to_load[1]": "a.yaml:4"}
+    assert told["export B=y"] == {"env_vars.B": "a.yaml:7"}
+    assert told["  train.py"] == {"script": "--script"}
+    assert told["  3"] == {"arguments[1]": "after --"}
+    assert told["set -euo pipefail"] == {}
+
+
+def test_directives_come_first(trial):
+    """All directives stand before the first command, where Slurm stops reading them."""
+    for _, path in trial.accepted:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        first = next(place for place, line in enumerate(lines) if line and not line.startswith("#"))
+
+        assert lines[0] == "#!/bin/bash"
+        assert lines[first] == "set -euo pipefail"
+        assert not any(line.startswith("#SBATCH") for line in lines[first:])
+
+
+def test_log_needs_no_folder(trial):
+    """Slurm's log is a file of the folder of submission: a folder that is missing cannot end the job in silence."""
+    for one, path in trial.accepted:
+        (output,) = re.findall(r"^#SBATCH --output=(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+        assert "/" not in output
+        assert one.output.endswith(output)
+
+
+def test_log_is_linked_into_its_folder(place, tmp_path):
+    """The folder of the logs is made, and its link leads to the log."""
+    one = jobs.specify(
+        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "output": "runs/svgd_%x-%j.out"})
+    ).specification
+    script = tmp_path / "job.sbatch"
+    script.write_text(jobs.render(one), encoding="utf-8")
+    (place / "svgd_x-7.out").write_text("log", encoding="utf-8")
+    received(place, script)
+
+    assert (place / "runs" / "svgd_x-7.out").read_text(encoding="utf-8") == "log"
+
+
+def test_too_large_a_script_is_refused():
+    """A script that Slurm might refuse for its size is refused here, with the size."""
+    arguments = ["'" * 4000] * 100
+    one = jobs.specify(
+        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "arguments": arguments})
+    ).specification
+
+    with pytest.raises(JobError, match="bytes"):
+        jobs.render(one)
+
+
+@pytest.mark.timeout(900)
+def test_ten_thousand_specifications(tmp_path, pytestconfig, place):
+    """10,000 specifications, once: every accepted one is clean, and gives the program what was given."""
+    if not pytestconfig.getoption("--full"):
+        pytest.skip("--full runs it; its result is in bench/results/generate.json")
+    trial = generated(tmp_path / "scripts", 10_000)
+    scripts = [path for _, path in trial.accepted]
+    syntax, findings = bash_n(scripts), shellcheck(scripts)
+    wrong = 0
+    for one, path in trial.accepted:
+        words, variables = received(place, path)
+        wrong += words[-len(one.arguments) - 1 :] != [one.script, *one.arguments]
+        wrong += {name: variables[name] for name in one.env_vars} != one.env_vars
+    counts = {
+        "accepted": len(scripts),
+        "refused": trial.refused,
+        "refused_by_bash": len(syntax),
+        "shellcheck_findings": len(findings),
+        "wrong_arguments_or_environment": wrong,
+    }
+    node = "tests/unit/test_jobs_scripts.py::test_ten_thousand_specifications"
+    write_measurement(
+        RESULT,
+        Measurement.taken_now(
+            f"python -m pytest {shlex.quote(node)} --full",
+            [Configuration(name, {}, {"count": [float(count)]}) for name, count in counts.items()]
+            + [
+                Configuration(
+                    "specify and render", {}, {"render_ms": [round(1000 * s, 3) for s in trial.seconds[::50]]}
+                )
+            ],
+            versions={"pydantic": pydantic.VERSION, "hypothesis": hypothesis.__version__},
+            parameters={"specifications": 10_000, "seed": SEED, "render_ms": "every 50th accepted one"},
+        ),
+    )
+
+    assert (syntax, findings, wrong) == ([], [], 0)
+    assert trial.refused + len(scripts) >= 10_000
