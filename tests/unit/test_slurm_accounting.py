@@ -45,6 +45,13 @@ def test_a_canceller_is_no_part_of_the_state():
     assert row.state == "CANCELLED"
 
 
+def test_a_dead_node_gives_no_exit_code():
+    """A step whose node died has an empty exit code, and its state tells what happened."""
+    (row,) = parse_sacct(f"{HEADER}\n7.0|sleep|CANCELLED||1|1|00:00:34|node4\n")
+
+    assert (row.state, row.exit_code, row.signal) == ("CANCELLED", 0, 0)
+
+
 def test_attempts_are_told_apart():
     """Each row of the job itself begins an attempt."""
     first, second = split_attempts(parse_sacct(PRINTED))

@@ -105,7 +105,7 @@ def _row(names: Sequence[str], line: str) -> SacctRow:
         raise refuse(f"{len(values)} columns under a header of {len(names)}")
     row = dict(zip(names, values, strict=True))
     identity = re.fullmatch(r"([0-9]+(?:[_+][0-9]+)?)(?:\.([\w+]+))?", row["JobID"], re.ASCII)
-    code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"])
+    code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"] or "0:0")  # steps of a dead node have none
     if not identity:
         raise refuse(f"{row['JobID']!r} is no job id")
     if not code:

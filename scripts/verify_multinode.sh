@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Proves that a run of ddp_2node_cpu.sbatch did what it should.
+# Give the number of the job, or its folder of results; without either, the newest folder is taken:
+#     scripts/verify_multinode.sh 17
+#     scripts/verify_multinode.sh results/ddp_cpu_17
+#     scripts/verify_multinode.sh
+# All options of `srunbook verify` may stand before it, such as --json.
+set -euo pipefail
+
+VENV="${VENV:-$HOME/torch-env}" # EDIT: where srunbook is installed, unless it is on PATH
+PATH="$PATH:$VENV/bin"
+
+if ! command -v srunbook >/dev/null; then
+  {
+    echo "verify_multinode.sh: the command srunbook is missing: it is not on PATH, and not in $VENV/bin."
+    echo "Install it from its checkout, as in: $VENV/bin/pip install -e path/to/srunbook"
+    echo "Or say where it is, as in: VENV=\$HOME/my-env $0 $*"
+  } >&2
+  exit 127
+fi
+
+if (($# == 0)); then
+  shopt -s nullglob
+  folders=(results/ddp_cpu_*/)
+  if ((${#folders[@]} == 0)); then
+    echo "verify_multinode.sh: there is no results/ddp_cpu_*/ here; give a job id, as in: $0 17" >&2
+    exit 2
+  fi
+  set -- "$(printf '%s\n' "${folders[@]%/}" | sort --version-sort | tail -n 1)"
+fi
+exec srunbook verify --backend "${BACKEND:-gloo}" "$@"

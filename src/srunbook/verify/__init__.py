@@ -1,0 +1,32 @@
+"""Proves from its artefacts that a finished job did what it should.
+
+`collect` reads what a job left behind, `judge` checks it: files, accounting, and the run records of its ranks. What
+could not be checked is "not proven", which is not "passed".
+"""
+
+from __future__ import annotations
+
+from srunbook.verify._artefacts import Artefacts, TargetError, collect, write_accounting
+from srunbook.verify._causes import Cause
+from srunbook.verify._judge import judge
+from srunbook.verify._logs import Log, RankRun, parse_log, rank_runs
+from srunbook.verify._report import Check, Outcome, Report
+from srunbook.verify._sacct import Accounting, ask_sacct
+
+__all__ = [
+    "Accounting",
+    "Artefacts",
+    "Cause",
+    "Check",
+    "Log",
+    "Outcome",
+    "RankRun",
+    "Report",
+    "TargetError",
+    "ask_sacct",
+    "collect",
+    "judge",
+    "parse_log",
+    "rank_runs",
+    "write_accounting",
+]

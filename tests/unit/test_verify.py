@@ -1,0 +1,599 @@
+"""`srunbook verify` finds each way in which a job's artefacts can be wrong, and says so with a status of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from srunbook import verify
+from srunbook.slurm import SACCT_FIELDS, parse_sacct
+from srunbook.verify import Accounting, Cause, Outcome
+
+HEADER = "|".join(SACCT_FIELDS)
+COLUMNS = (
+    "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,data_load_time_sec,"
+    "compute_time_sec,gpu_util_avg,cpu_util_avg"
+)
+COMPLETED = """\
+17|ddp_2node_cpu|COMPLETED|0:0|2||00:01:30|node[1-2]
+17.batch|batch|COMPLETED|0:0|1|1|00:01:30|node1
+17.0|python|COMPLETED|0:0|2|2|00:01:28|node[1-2]
+"""
+
+
+def start(rank: int, **changes: object) -> str:
+    """A start record, with changes."""
+    fields = {"event": "start", "rank": rank, "world_size": 2, "local_rank": 0, "host": f"node{rank + 1}"}
+    fields |= {"pid": 70 + rank, "backend": "gloo", "device": "cpu", "framework": "torch 2.13.0", "job": "17"}
+    return f"record {json.dumps({**fields, 'epochs': 3, **changes})}"
+
+
+def end(rank: int, **changes: object) -> str:
+    """An end record, with changes."""
+    return f"record {json.dumps({'event': 'end', 'rank': rank, 'steps': 30, 'params_sha256': 'ab' * 32, **changes})}"
+
+
+def epoch_line(number: int) -> str:
+    """What rank 0 prints for an epoch."""
+    return f"epoch {number}/3  train_loss 0.{number}23456  val_loss 0.{number}50000  val_mae 3.21  val_rmse 4.56"
+
+
+def epoch_row(number: int) -> str:
+    """The same epoch in metrics.csv."""
+    return f"{number},0.{number}23456,0.{number}50000,3.2149,4.5551,2.5,400.0,0.1,2.4,,81.5"
+
+
+@dataclass
+class Left:
+    """What a job left behind in a folder, as it should be; a test changes one thing.
+
+    Args:
+        folder: Where the job was submitted.
+        logs: Lines of each rank's log.
+        metrics: Lines of metrics.csv below the header.
+        accounting: Rows of sacct.
+    """
+
+    folder: Path
+    logs: dict[int, list[str]] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
+    accounting: str = COMPLETED
+    queued: str = ""
+
+    @property
+    def results(self) -> Path:
+        """The folder of results."""
+        return self.folder / "results" / "ddp_cpu_17"
+
+    def write(self) -> None:
+        """Writes everything."""
+        self.results.mkdir(parents=True, exist_ok=True)
+        for rank, lines in self.logs.items():
+            (self.results / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
+        (self.results / "metrics.csv").write_text("\n".join([COLUMNS, *self.metrics]) + "\n")
+        (self.results / "timings.csv").write_text("rank,host,epoch\n0,node1,1\n")
+        (self.results / "checkpoint_latest.pth").write_bytes(b"weights")
+
+    def ask(self, job: str) -> Accounting:
+        """Stands for sacct."""
+        text = f"{HEADER}\n{self.accounting}"
+        return Accounting(tuple(parse_sacct(text)), text=text, queued=self.queued)
+
+    def judge(self, target: str = "17", **options: str) -> verify.Report:
+        """Verifies what is there."""
+        return verify.judge(verify.collect(target, folder=self.folder, ask=self.ask), **options)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    """What a job of two ranks and three epochs left behind."""
+    logs = {0: [start(0), *map(epoch_line, (1, 2, 3)), end(0)], 1: [start(1), end(1)]}
+    left = Left(tmp_path, logs, [epoch_row(number) for number in (1, 2, 3)])
+    left.write()
+    return left
+
+
+def expect(report: verify.Report, cause: Cause, sentence: str) -> None:
+    """The report fails with this status, the check that says so names a next step, and nothing passes by default."""
+    (first, *_) = [check for check in report.checks if check.outcome is Outcome.FAILED]
+
+    assert (report.cause, first.cause) == (cause, cause), report.text()
+    assert re.search(sentence, first.evidence), first.evidence
+    assert first.next_step
+    assert f"(status {int(cause)})" in report.text()
+
+
+def test_a_good_job_is_verified(left):
+    """Every check passes for a job that did what it should."""
+    report = left.judge()
+
+    assert report.cause is Cause.VERIFIED, report.text()
+    assert [check.name for check in report.checks] == [
+        *("job", "steps", "records", "world", "hosts", "backend", "ends", "parameters"),
+        *("files", "metrics.csv", "epochs", "numbers", "losses"),
+    ]
+    assert {check.outcome for check in report.checks} == {Outcome.PASSED}
+    assert report.final["val_mae"] == 3.2149
+
+
+def test_a_folder_is_as_good_as_its_job(left):
+    """The folder of results, with or without a slash, leads to the same report as the job id."""
+    by_job, *by_folder = (left.judge(target) for target in ("17", "results/ddp_cpu_17", f"{left.results}/"))
+
+    assert [report.checks for report in by_folder[:1]] == [by_job.checks]
+    assert by_folder[1].cause is Cause.VERIFIED
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "timings.csv", "checkpoint_latest.pth"])
+def test_a_missing_file(left, name):
+    """A required file that is missing is named."""
+    (left.results / name).unlink()
+
+    expect(left.judge(), Cause.FILE_MISSING, f"{name} missing in .*ddp_cpu_17")
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "timings.csv", "checkpoint_latest.pth"])
+def test_an_empty_file(left, name):
+    """A required file that is empty is named."""
+    (left.results / name).write_bytes(b"")
+
+    expect(left.judge(), Cause.FILE_EMPTY, f"{name} empty in .*ddp_cpu_17")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("val_mae,", "", "column 'val_mae' is missing; the first line reads epoch,train_loss"),
+        ("val_mae", "mae", "column 'val_mae' is missing"),
+        ("cpu_util_avg", "cpu_util_avg,more", "column 'more' is unknown"),
+        ("epoch,train_loss", "train_loss,epoch", "other order"),
+        (",81.5\n", "\n", "line 2 has 10 cells, and there are 11 columns"),
+        ("3.2149", "three", "line 2: val_mae is 'three', which is no number"),
+        ("3.2149", "", "line 2: val_mae is '', which is no number"),
+        ("2,0.2", "2.0,0.2", "line 3: epoch is '2.0'"),
+    ],
+)
+def test_a_malformed_file(left, old, new, sentence):
+    """Other columns, or a cell that is no number, are named with their line."""
+    path = left.results / "metrics.csv"
+    path.write_text(path.read_text().replace(old, new))
+
+    expect(left.judge(), Cause.FILE_MALFORMED, re.escape(sentence))
+
+
+# Epochs and numbers
+
+
+@pytest.mark.parametrize(
+    ("epochs", "sentence"),
+    [
+        ((1, 3), "epoch 2 is missing; 3 were asked for"),
+        ((1, 2), "epoch 3 is missing; 3 were asked for"),
+        ((), "epoch 1, 2, 3 is missing; 3 were asked for"),
+    ],
+    ids=["between", "at-the-end", "all"],
+)
+def test_an_epoch_is_missing(left, epochs, sentence):
+    """An epoch that is not in metrics.csv is named, also where it is the last one."""
+    left.metrics = [epoch_row(number) for number in epochs]
+    left.write()
+
+    expect(left.judge(), Cause.EPOCH_MISSING, sentence)
+
+
+def test_an_epoch_stands_twice(left):
+    """An epoch that is in metrics.csv twice is named."""
+    left.metrics.insert(1, epoch_row(2))
+    left.write()
+
+    expect(left.judge(), Cause.EPOCH_TWICE, "epoch 2 stands there more than once")
+
+
+@pytest.mark.parametrize("epochs", [(2, 1, 3), (1, 2, 3, 4), (0, 1, 2, 3)], ids=["order", "too-many", "zero"])
+def test_epochs_out_of_order(left, epochs):
+    """Epochs that do not ascend, or are more than were asked for, are shown beside what is expected."""
+    left.metrics = [epoch_row(number) for number in epochs]
+    left.write()
+
+    expect(left.judge(), Cause.EPOCH_ORDER, f"{', '.join(map(str, epochs))}; expected 1 to 3, in order")
+
+
+def test_unknown_number_of_epochs(left):
+    """Where nobody says how many epochs were asked for, that all are there is not proven."""
+    left.logs = {rank: [line.replace(', "epochs": 3', "") for line in lines] for rank, lines in left.logs.items()}
+    left.logs[0] = [line for line in left.logs[0] if "epoch " not in line]
+    left.write()
+    report = left.judge()
+
+    assert report.cause is Cause.NOT_PROVEN
+    assert {check.name for check in report.checks if check.outcome is Outcome.NOT_PROVEN} == {"epochs", "losses"}
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-Infinity", "NaN"])
+def test_a_number_is_not_finite(left, value):
+    """A number that is not finite is named with its epoch and column."""
+    left.metrics[1] = left.metrics[1].replace("0.250000", value)
+    left.write()
+
+    expect(left.judge(), Cause.NOT_FINITE, "epoch 2: val_loss is -?(nan|inf)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("0.223456", "0.223457", "epoch 2: train_loss is 0.223457 in metrics.csv and 0.223456 in .*rank_0.log"),
+        ("3.2149", "3.2251", "epoch 2: val_mae is 3.2251 in metrics.csv and 3.21 in .*rank_0.log"),
+    ],
+)
+def test_metrics_differ_from_the_log(left, old, new, sentence):
+    """A number in metrics.csv that differs from rank 0's log, by a last digit that it printed, is found."""
+    left.metrics[1] = left.metrics[1].replace(old, new)
+    left.write()
+
+    expect(left.judge(), Cause.LOSS_DIFFERS, sentence)
+
+
+def test_the_log_lacks_an_epoch(left):
+    """An epoch in metrics.csv that rank 0 never printed is found."""
+    left.logs[0].remove(epoch_line(3))
+    left.write()
+
+    expect(left.judge(), Cause.LOSS_DIFFERS, "rank_0.log has no line for epoch 3, which metrics.csv has")
+
+
+# Ranks
+
+
+def test_a_world_of_one_twice(left):
+    """Two ranks that are each alone in a world of 1 are no world of 2, though both ended well."""
+    left.logs[1] = [start(0, world_size=1, host="node2", pid=71), end(0)]
+    left.logs[0][0] = start(0, world_size=1)
+    left.write()
+
+    expect(left.judge(), Cause.WORLD_SIZE, "world size 1, 2 times, instead of 2: rank 0 is pid 70 on node1, rank 0 is")
+
+
+def test_a_world_of_one_twice_in_one_log(left):
+    """The same is found where both write into the log of the job, and where accounting is silent."""
+    lines = [start(0, world_size=1), start(0, world_size=1, host="node2"), end(0), end(0)]
+    for accounting in (COMPLETED, COMPLETED.replace("|2|2|", "|2||")):
+        left.accounting = accounting
+        for path in left.results.glob("rank_*.log"):
+            path.unlink()
+        left.results.with_name("ddp_cpu_17.out").write_text("".join(f"0: {line}\n" for line in lines))
+
+        expect(left.judge(), Cause.WORLD_SIZE, "world size 1, 2 times, instead of 2")
+
+
+def test_fewer_ranks_than_tasks(left):
+    """A world that is smaller than the step that Slurm started is found."""
+    left.accounting = COMPLETED.replace("|2|2|", "|2|4|")
+
+    expect(left.judge(), Cause.WORLD_SIZE, "world size 2 instead of 4")
+
+
+def test_ranks_disagree_about_the_world(left):
+    """Ranks that name different world sizes are found."""
+    left.logs[1][0] = start(1, world_size=3)
+    left.write()
+
+    expect(left.judge(), Cause.WORLD_SIZE, "the ranks disagree about the world size: 2, 3")
+
+
+def test_a_rank_twice(left):
+    """Two processes that are the same rank are found."""
+    left.logs[1] = [start(0, host="node2"), end(0)]
+    left.write()
+
+    expect(left.judge(), Cause.RANK_TWICE, "rank 0 is there 2 times: rank 0 is pid 70 on node1, rank 0 is pid 70 on")
+
+
+def test_two_ranks_of_one_process(left):
+    """Two ranks with one host and one process id are found."""
+    left.logs[1][0] = start(1, host="node1", pid=70)
+    left.write()
+
+    expect(left.judge(), Cause.RANK_TWICE, "ranks 0 and 1 are one process: pid 70 on node1")
+
+
+def test_logs_are_swapped(left):
+    """A log that another rank wrote than its name says is found."""
+    left.logs = {0: left.logs[1], 1: left.logs[0]}
+    left.write()
+
+    expect(left.judge(), Cause.RANK_TWICE, "rank_0.log was written by rank 1")
+
+
+def test_a_rank_without_log(left):
+    """A rank whose log is missing is named."""
+    (left.results / "rank_1.log").unlink()
+
+    expect(left.judge(), Cause.RANK_MISSING, "rank_1.log is missing; the other 1 of 2 ranks are there")
+
+
+def test_a_rank_without_record(left):
+    """A rank whose log holds no start record is named."""
+    (left.results / "rank_1.log").write_text("nothing of interest\n")
+
+    expect(left.judge(), Cause.RANK_MISSING, "rank_1.log holds no start record")
+
+
+def test_no_logs(left):
+    """A folder of results without any log says where logs were looked for."""
+    for path in left.results.glob("rank_*.log"):
+        path.unlink()
+
+    expect(left.judge(), Cause.RANK_MISSING, "there is no .*rank_0.log, no .*ddp_cpu_17.out, no .*slurm-17.out")
+
+
+def test_both_ranks_on_one_host(left):
+    """Two ranks on one node of a job that was given two are found."""
+    left.logs[1][0] = start(1, host="node1")
+    left.write()
+
+    expect(left.judge(), Cause.HOSTS, r"both ranks ran on node1; the job was given node\[1-2\]")
+
+
+def test_a_rank_on_a_foreign_host(left):
+    """A rank on a node that the job was not given is found."""
+    left.logs[1][0] = start(1, host="node3")
+    left.write()
+
+    expect(left.judge(), Cause.HOSTS, r"2 ranks ran on node\[1,3\]; the job was given node\[1-2\]")
+
+
+def test_hosts_of_other_names_are_counted(left):
+    """Where hosts are named otherwise than nodes, as with a domain, their number counts."""
+    for names in (("node1.cluster", "node2.cluster"), ("ip-10-0-0-1", "ip-10-0-0-2")):
+        for rank, name in enumerate(names):
+            left.logs[rank][0] = start(rank, host=name)
+        left.write()
+
+        assert left.judge().cause is Cause.VERIFIED
+
+
+def test_another_backend(left):
+    """A backend that is not the one asked for is found, and so is a rank that differs from the others."""
+    expect(left.judge(backend="nccl"), Cause.BACKEND, "rank 0 used gloo, rank 1 used gloo; expected nccl")
+    left.logs[1][0] = start(1, backend="mpi")
+    left.write()
+
+    expect(left.judge(), Cause.BACKEND, "rank 1 used mpi; expected gloo, like the others")
+
+
+def test_parameters_of_one_rank_differ(left):
+    """One rank whose parameters differ from the others' is named."""
+    left.logs[1][-1] = end(1, params_sha256="cd" * 32)
+    left.write()
+
+    expect(left.judge(), Cause.PARAMETERS, "rank 1 has cdcdcdcdcdcd...; rank 0 has abababababab...")
+
+
+def test_parameters_without_hash_are_not_proven(left):
+    """A rank that gives no hash leaves the parameters unproven, and nothing else."""
+    left.logs[1][-1] = end(1, params_sha256=None)
+    left.write()
+    report = left.judge()
+
+    assert report.cause is Cause.NOT_PROVEN
+    assert [check.evidence for check in report.checks if check.outcome is not Outcome.PASSED] == [
+        "rank 1 gave no hash of its parameters"
+    ]
+
+
+def test_a_rank_that_did_not_end(left):
+    """A rank with a start record and no end record is named."""
+    left.logs[1].pop()
+    left.write()
+
+    expect(left.judge(), Cause.UNFINISHED, "rank 1 started and has no end record")
+
+
+def test_no_steps(left):
+    """Ranks that ended without a step did nothing."""
+    left.logs = {rank: [*lines[:-1], end(rank, steps=0)] for rank, lines in left.logs.items()}
+    left.write()
+
+    expect(left.judge(), Cause.RAN_NOTHING, "all ranks ended with 0 steps")
+
+
+def test_completed_and_ran_nothing(left):
+    """A job that is COMPLETED 0:0 and whose ranks say nothing ran nothing."""
+    left.logs = {0: ["hello"], 1: []}
+    left.write()
+
+    expect(left.judge(), Cause.RAN_NOTHING, "no rank says in .*rank_0.log, .*rank_1.log that it started")
+
+
+def test_a_torn_record(left):
+    """A record that another line tore apart is shown."""
+    left.logs[0][0] = start(0)[:50]
+    left.write()
+
+    expect(left.judge(), Cause.RECORD_DAMAGED, "rank_0.log: run record is not JSON")
+
+
+def test_records_of_another_job(left):
+    """Logs of another job than the folder is named after are found."""
+    for rank in (0, 1):
+        left.logs[rank][0] = start(rank, job="16")
+    left.write()
+
+    expect(left.judge(), Cause.RECORD_DAMAGED, "rank_0.log is of job 16; expected job 17")
+
+
+# Attempts
+
+
+def test_a_restarted_rank_counts_once(left):
+    """A launcher that starts a rank again leaves two start records, of which the last one counts."""
+    left.logs = {rank: [start(rank, pid=9), *lines] for rank, lines in left.logs.items()}
+    left.write()
+
+    assert left.judge().cause is Cause.VERIFIED
+
+
+def test_a_requeued_job_that_ended_is_verified(left):
+    """A job that was requeued and then completed is judged by its last attempt, and the report says so."""
+    left.logs = {rank: [start(rank, pid=9), end(rank, steps=1), *lines] for rank, lines in left.logs.items()}
+    left.accounting = f"17|ddp|REQUEUED|0:0|2||00:00:10|node[1-2]\n17.0|python|CANCELLED|0:15|2|2|0|\n{COMPLETED}"
+    left.write()
+    report = left.judge()
+
+    assert report.cause is Cause.VERIFIED, report.text()
+    assert report.checks[0].evidence.endswith("; attempt 2, the earlier ended REQUEUED")
+
+
+# Accounting
+
+
+def without_results(left: Left) -> Left:
+    """The same, for a job without a folder of results."""
+    for path in sorted(left.results.iterdir()):
+        path.unlink()
+    left.results.rmdir()
+    return left
+
+
+@pytest.mark.parametrize(
+    ("row", "cause", "sentence"),
+    [
+        ("17|x|FAILED|3:0|2||00:00:05|node[1-2]", Cause.FAILED, r"FAILED 3:0, 2 nodes \(node\[1-2\]\)"),
+        ("17|x|CANCELLED by 20001|0:0|2||00:00:05|node[1-2]", Cause.CANCELLED, "CANCELLED 0:0"),
+        ("17|x|TIMEOUT|0:0|2||00:01:05|node[1-2]", Cause.TIMEOUT, "TIMEOUT 0:0, .* elapsed 00:01:05"),
+        ("17|x|OUT_OF_MEMORY|0:125|2||00:00:05|node[1-2]", Cause.OUT_OF_MEMORY, "OUT_OF_MEMORY 0:125"),
+        ("17|x|NODE_FAIL|0:0|2||00:00:05|node[1-2]", Cause.NODE_FAIL, "NODE_FAIL 0:0"),
+        ("17|x|PREEMPTED|0:0|2||00:00:05|node[1-2]", Cause.OTHER_STATE, "PREEMPTED 0:0"),
+        ("17|x|COMPLETED|1:0|2||00:00:05|node[1-2]", Cause.FAILED, "COMPLETED 1:0"),
+    ],
+)
+def test_the_state_of_the_job(left, row, cause, sentence):
+    """Each state in which a job can end has a status of its own."""
+    left.accounting = f"{row}\n17.batch|batch|CANCELLED|0:15|1|1|00:00:05|node1\n17.0|python|FAILED|1:0|2|2|0|\n"
+
+    expect(left.judge(), cause, f"{sentence}.*says sacct.*; expected COMPLETED 0:0")
+
+
+def test_the_step_tells_more_than_the_job(left):
+    """A FAILED job of which a step ran out of memory is one that ran out of memory."""
+    left.accounting = COMPLETED.replace("17|ddp_2node_cpu|COMPLETED|0:0", "17|ddp|FAILED|1:0").replace(
+        "17.0|python|COMPLETED|0:0", "17.0|python|OUT_OF_MEMORY|0:125"
+    )
+
+    expect(left.judge(), Cause.OUT_OF_MEMORY, "FAILED 1:0, .*; 17.0 is OUT_OF_MEMORY 0:125; expected COMPLETED")
+
+
+def test_a_failed_step_of_a_completed_job(left):
+    """A step that failed is found though the script ended well."""
+    left.accounting = COMPLETED.replace("17.0|python|COMPLETED|0:0", "17.0|python|FAILED|3:0")
+
+    expect(left.judge(), Cause.FAILED, r"17.0 \(python\) is FAILED 3:0; expected COMPLETED 0:0")
+
+
+def test_no_step(left):
+    """A job without a step of srun, whose ranks say nothing, ran nothing."""
+    left.accounting = "".join(COMPLETED.splitlines(keepends=True)[:2])
+    left.logs = {0: [], 1: []}
+    left.write()
+
+    expect(left.judge(), Cause.RAN_NOTHING, "sacct has 17.batch, and no step of srun")
+
+
+@pytest.mark.parametrize(
+    ("accounting", "queued", "cause", "sentence"),
+    [
+        ("", "", Cause.UNKNOWN_JOB, "sacct knows no job 17"),
+        ("", "PENDING", Cause.PENDING, "PENDING, says squeue"),
+        ("", "RUNNING", Cause.RUNNING, "RUNNING, says squeue"),
+        ("17|x|PENDING|0:0|2||00:00:00|None assigned\n", "", Cause.PENDING, "PENDING, 2 nodes, elapsed 00:00:00"),
+        ("17|x|RUNNING|0:0|1||00:00:09|node1\n", "", Cause.RUNNING, r"RUNNING, 1 node \(node1\), elapsed 00:00:09"),
+        ("17|x|REQUEUED|0:0|1||00:00:09|node1\n", "", Cause.REQUEUED, "requeued: REQUEUED, 1 node"),
+        (
+            "17|x|NODE_FAIL|0:0|1||00:00:09|node1\n17|x|RUNNING|0:0|1||00:00:02|node2\n",
+            "",
+            Cause.REQUEUED,
+            "requeued: RUNNING, .*; the attempt before ended NODE_FAIL",
+        ),
+    ],
+)
+def test_a_job_that_has_not_ended(left, accounting, queued, cause, sentence):
+    """Unknown, waiting, running and requeued are told apart, and nothing else is judged."""
+    without_results(left)
+    left.accounting, left.queued = accounting, queued
+    report = left.judge()
+
+    expect(report, cause, sentence)
+    assert (len(report.checks), report.ended) == (1, False)
+
+
+def test_without_sacct_the_summary_counts(left):
+    """Where there is no sacct, sacct_summary.txt is believed, and named; without it the state is not proven."""
+
+    def judge() -> verify.Report:
+        missing = Accounting(problem="there is no sacct on this machine")
+        return verify.judge(verify.collect("17", folder=left.folder, ask=lambda job: missing))
+
+    assert judge().cause is Cause.NOT_PROVEN
+    (left.results / "sacct_summary.txt").write_text(f"{HEADER}\n{COMPLETED}")
+    report = judge()
+
+    assert report.cause is Cause.VERIFIED
+    assert "says sacct_summary.txt (there is no sacct on this machine)" in report.checks[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"{HEADER}\n17|x|RUNNING|0:0|1||00:00:09|node1\n", "was written before the end of the job"),
+        (f"{HEADER}\n16|x|COMPLETED|0:0|1||00:00:09|node1\n", "is of job 16"),
+        ("JobID  JobName  State\n", "is no output of sacct"),
+    ],
+    ids=["early", "foreign", "other-form"],
+)
+def test_a_summary_that_proves_nothing(left, text, problem):
+    """A summary from inside the job, of another job, or of another form leaves the state unproven."""
+    (left.results / "sacct_summary.txt").write_text(text)
+    left.accounting = ""
+    (check, *_) = left.judge().checks
+
+    assert check.outcome is Outcome.NOT_PROVEN
+    assert problem in check.evidence
+
+
+# Jobs of other guides
+
+
+def test_a_job_without_results(left):
+    """A job that prints records into the log of the job is verified without a folder of results."""
+    without_results(left)
+    lines = [start(0), start(1), end(1), end(0)]
+    (left.folder / "slurm-17.out").write_text("".join(f"{number % 2}: {line}\n" for number, line in enumerate(lines)))
+    report = left.judge()
+
+    assert report.cause is Cause.VERIFIED, report.text()
+    assert len(report.checks) == 8
+
+
+def test_several_ranks_for_each_task(left):
+    """A launcher that starts two ranks in each task makes a world that is a multiple of the tasks."""
+    without_results(left)
+    starts = [start(rank, world_size=4, host=f"node{rank // 2 + 1}") for rank in range(4)]
+    (left.folder / "slurm-17.out").write_text("\n".join([*starts, *(end(rank) for rank in range(4))]))
+
+    assert left.judge().cause is Cause.VERIFIED
+
+
+def test_a_log_elsewhere_is_not_proven(left):
+    """Where no log is found, nothing is proven, and the next step says where to look."""
+    without_results(left)
+    report = left.judge()
+
+    assert report.cause is Cause.NOT_PROVEN
+    assert any("sacct -j 17 --format=WorkDir" in check.next_step for check in report.checks)

@@ -1,0 +1,260 @@
+"""The command `srunbook verify`: what it prints, writes and ends with, and the page that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srunbook import verify
+from srunbook.slurm import SACCT_FIELDS
+from srunbook.verify import Accounting, Cause, Check, Outcome, Report
+
+ROOT = Path(__file__).resolve().parents[2]
+SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
+HEADER = "|".join(SACCT_FIELDS)
+ROWS = "17|two|COMPLETED|0:0|1||00:00:09|node1\n17.0|python|COMPLETED|0:0|1|1|00:00:09|node1\n"
+RECORDS = [
+    {"event": "start", "rank": 0, "world_size": 1, "local_rank": 0, "host": "node1", "pid": 7, "backend": "gloo"}
+    | {"device": "cpu", "framework": "torch 2.13.0", "job": "17"},
+    {"event": "end", "rank": 0, "steps": 5, "params_sha256": "ab" * 32},
+]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with the log of job 17, and a sacct on PATH that prints `sacct.out` and ends with `status`."""
+    for name in ("sacct", "squeue"):
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/{name}.asked\ncat {tmp_path}/{name}.out\n')
+        tool.chmod(0o755)
+    (tmp_path / "sacct.out").write_text(f"{HEADER}\n{ROWS}")
+    (tmp_path / "squeue.out").write_text("")
+    (tmp_path / "slurm-17.out").write_text("".join(f"record {json.dumps(record)}\n" for record in RECORDS))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command."""
+    return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_verified_job(place):
+    """A job that did what it should gives a table on stdout, nothing on stderr, and status 0."""
+    done = run("17")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Job 17\n\npassed      job         COMPLETED 0:0, 1 node (node1)")
+    assert done.stdout.endswith("8 passed: every check passed (status 0)\n")
+    assert "--jobs=17" in (place / "sacct.asked").read_text()
+
+
+def test_json(place):
+    """With --json the same comes as an object, whose status is the exit status."""
+    done = run("--json", "--backend", "nccl", "17")
+    report = json.loads(done.stdout)
+
+    assert (report["job"], report["results"], report["status"]) == ("17", None, done.returncode)
+    assert (report["cause"], done.returncode) == ("BACKEND", Cause.BACKEND)
+    assert [check["outcome"] for check in report["checks"]].count("passed") == 7
+    (wrong,) = [check for check in report["checks"] if check["cause"]]
+    assert wrong["evidence"].startswith("rank 0 used gloo; expected nccl")
+    assert wrong["next"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "results/nowhere",
+        "017",
+        "0",
+        "-1",
+        "17 18",
+        "17;touch hacked",
+        "$(touch hacked)",
+        "--jobs=17",
+        "17\n",
+        "",
+        "1e3",
+    ],
+)
+def test_bad_input(place, target):
+    """What is no job id and no folder ends with status 2, says what is allowed, and starts nothing."""
+    done = run("--", target)
+
+    assert done.returncode == Cause.BAD_INPUT
+    assert "is no job id, which is a number such as 17, and no folder of results, which is one such as" in done.stderr
+    assert done.stdout == ""
+    assert not (place / "hacked").exists()
+    assert not (place / "sacct.asked").exists()
+
+
+def test_two_folders_of_one_job(place):
+    """A job with two folders of results is not guessed at."""
+    for name in ("ddp_cpu_17", "other_17"):
+        (place / "results" / name).mkdir(parents=True)
+    done = run("17")
+
+    assert done.returncode == Cause.BAD_INPUT
+    assert "results/ddp_cpu_17 and results/other_17: give one of them in place of the job id" in done.stderr
+
+
+def test_the_folder_gets_its_summaries(place):
+    """After the end, what sacct said and what was found are written into the folder, whole, the same again later."""
+    folder = place / "results" / "ddp_cpu_17"
+    folder.mkdir(parents=True)
+    first = run("17")
+    texts = {path.name: path.read_text() for path in folder.iterdir()}
+    again = run("results/ddp_cpu_17")
+
+    assert texts.keys() == {"sacct_summary.txt", "EXECUTION_SUMMARY.md"}
+    assert texts["sacct_summary.txt"] == f"{HEADER}\n{ROWS}"
+    assert "| files | FAILED | metrics.csv, timings.csv, checkpoint_latest.pth missing" in texts["EXECUTION_SUMMARY.md"]
+    assert {path.name: path.read_text() for path in folder.iterdir()} == texts
+    assert first.returncode == again.returncode == Cause.FILE_MISSING
+
+
+def test_a_running_job_gets_no_summary(place):
+    """While the job runs, nothing is written."""
+    folder = place / "results" / "ddp_cpu_17"
+    folder.mkdir(parents=True)
+    (place / "sacct.out").write_text(f"{HEADER}\n17|two|RUNNING|0:0|1||00:00:09|node1\n")
+    (place / "squeue.out").write_text("RUNNING\n")
+    done = run("17")
+
+    assert done.returncode == Cause.RUNNING
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(place):
+    """Where the summary cannot be written, that is said on stderr, and the status is that of the checks."""
+    folder = place / "results" / "ddp_cpu_17"
+    (folder / "EXECUTION_SUMMARY.md").mkdir(parents=True)
+    done = run("17")
+
+    assert "no summary was written: " in done.stderr
+    assert done.returncode == Cause.FILE_MISSING
+
+
+def test_accounting_that_lags_is_asked_again(place):
+    """A job that has left the queue and runs in accounting is asked for again, until accounting has seen its end."""
+    (place / "sacct.out").write_text(f"{HEADER}\n17|two|RUNNING|0:0|1||00:00:09|node1\n")
+    later = f'#!/bin/sh\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
+    (place / "bin" / "squeue").write_text(later)
+
+    assert run("17").returncode == Cause.VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("#!/bin/sh\necho 'sacct: error: slurmdbd: no' >&2\nexit 1\n", "sacct: error: slurmdbd: no"),
+        ("#!/bin/sh\nexit 3\n", "sacct ended with status 3"),
+        ("#!/bin/sh\necho nonsense\n", "no column JobID"),
+        ("#!/does/not/exist\n", "there is no sacct"),
+    ],
+)
+def test_a_sacct_that_does_not_work(place, script, problem):
+    """A sacct that fails leaves the state of the job unproven, with its own words."""
+    (place / "bin" / "sacct").write_text(script)
+    done = run("17")
+
+    assert done.returncode == Cause.NOT_PROVEN
+    assert problem in done.stdout.splitlines()[2]
+
+
+def test_a_file_that_cannot_be_read(place):
+    """A log that cannot be read breaks the verification off with status 1."""
+    folder = place / "results" / "ddp_cpu_17"
+    (folder / "rank_0.log").mkdir(parents=True)
+    done = run("17")
+
+    assert done.returncode == Cause.BROKEN_OFF
+    assert "srunbook verify: broken off: " in done.stderr
+
+
+def test_what_files_say_cannot_move_the_cursor():
+    """Control characters out of files are written out, and a bar does not end a cell of the summary."""
+    report = Report("17", None, (Check("world", Outcome.PASSED, "\x1b[2J a|b"),))
+
+    assert "\\x1b[2J a|b" in report.text()
+    assert "\\x1b[2J a\\|b" in report.markdown()
+
+
+def test_nothing_checked_is_not_verified():
+    """A report without a check is not proven."""
+    assert Report("17", None, ()).cause is Cause.NOT_PROVEN
+    assert not Accounting().final
+
+
+def test_the_page_names_every_status():
+    """The table on the page holds each exit status with its meaning, and no other."""
+    page = (ROOT / "docs" / "tools" / "verify.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", page, re.MULTILINE)
+
+    assert rows == [(str(int(cause)), cause.meaning) for cause in Cause]
+
+
+def test_every_status_fits_a_shell():
+    """No status is one that a shell gives to a signal or to a command that is missing."""
+    assert all(0 <= cause < 126 for cause in Cause)
+    assert verify.Cause is Cause
+
+
+# The script of the gloo guide
+
+SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
+
+
+def script(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs the script without srunbook on PATH, unless VENV leads there."""
+    tools = [path for path in os.environ["PATH"].split(":") if not (Path(path) / "srunbook").exists()]
+    own = {"PATH": ":".join(tools), "HOME": str(Path.cwd()), **environ}
+    return subprocess.run(["bash", SCRIPT, *arguments], env=own, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def installed(place):
+    """A folder of an environment in which srunbook is installed."""
+    command = place / "env" / "bin" / "srunbook"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SRUNBOOK[-1]}" "$@"\n')
+    command.chmod(0o755)
+    return str(place / "env")
+
+
+def test_the_script_without_srunbook(place):
+    """Where srunbook is not installed, the script says what is missing, where it looked, and what to do."""
+    done = script("17")
+
+    assert done.returncode == 127
+    assert f"srunbook is missing: it is not on PATH, and not in {place}/torch-env/bin." in done.stderr
+    assert f"{place}/torch-env/bin/pip install" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_script_passes_on(place, installed):
+    """The script verifies the job with the backend gloo, or the one in BACKEND, and ends with the status of that."""
+    assert script("17", VENV=installed).returncode == Cause.VERIFIED
+    assert script("17", VENV=installed, BACKEND="nccl").returncode == Cause.BACKEND
+    assert script("nowhere", VENV=installed).returncode == Cause.BAD_INPUT
+    assert json.loads(script("--json", "17", VENV=installed).stdout)["job"] == "17"
+
+
+def test_the_script_takes_the_newest_results(place, installed):
+    """Without an argument the folder of the highest job number is taken; without one it says so."""
+    empty = script(VENV=installed)
+    for number in (9, 17, 10):
+        (place / "results" / f"ddp_cpu_{number}").mkdir(parents=True)
+
+    assert empty.returncode == Cause.BAD_INPUT
+    assert "there is no results/ddp_cpu_*/ here; give a job id" in empty.stderr
+    assert script(VENV=installed).stdout.startswith("Job 17, results/ddp_cpu_17\n")
