@@ -19,8 +19,16 @@ import torch
 
 import srunbook
 from srunbook import cluster
+from srunbook.checkpoint import Checkpoints
 from srunbook.cluster import Job, State
-from srunbook.formats import Configuration, EndRecord, Measurement, parse_records, write_measurement
+from srunbook.formats import (
+    Configuration,
+    EndRecord,
+    Measurement,
+    parse_records,
+    read_measurement,
+    write_measurement,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "bench" / "results" / "faults.json"
@@ -29,7 +37,7 @@ LAST_STEP = 14
 """Steps that these settings make."""
 
 SAVE_EVERY = 3
-START = 60
+START = 90
 """Seconds in which a job reaches any step; three times what the slowest took."""
 
 
@@ -69,6 +77,12 @@ class Trial:
         """Steps of its checkpoints."""
         return sorted(int(path.name[5:]) for path in self.checkpoints.iterdir() if re.fullmatch(r"step-\d+", path.name))
 
+    def restored(self) -> int:
+        """Step of the newest whole checkpoint."""
+        restored = Checkpoints(self.checkpoints).restore()
+        assert restored is not None
+        return restored.step
+
     def events(self, kind: str, **wanted: object) -> list[dict]:
         """What is on record."""
         path = self.folder / "events.jsonl"
@@ -92,6 +106,15 @@ class Trial:
         """What `scontrol show job` says."""
         result = cluster.capture(self.state, ["scontrol", "--oneliner", "show", "job", self.identity])
         return dict(re.findall(r"(\w+)=(\S*)", result.stdout))
+
+    def starts(self) -> int:
+        """How often the script has begun since the last save."""
+        path = self.folder / "logs" / f"slurm-{self.identity}.starts"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def started(self) -> float:
+        """The time, if it runs."""
+        return time.time() if self.shown().get("JobState") == "RUNNING" else 0
 
     def has_ended(self) -> bool:
         """Whether it is neither waiting nor running."""
@@ -244,28 +267,29 @@ class Outcome:
 
 @pytest.fixture(scope="session")
 def outcomes(pytestconfig, slurm) -> Iterator[Callable[..., None]]:
-    """Takes what came of a fault; with `--record` all of it is written at the end."""
+    """Takes what came of a fault; with `--record` it is written at the end, in the place of earlier rows."""
     rows: list[Outcome] = []
 
     def add(row: float, fault: str, accepted: str, *, control: str = "none", **samples: float) -> None:
         print(f"row {row}: {fault}: {samples}")
-        rows.append(Outcome(row, fault, accepted, control, {name: [round(x, 2)] for name, x in samples.items()}))
+        rows.append(Outcome(row, fault, accepted, control, {name: [float(f"{x:.3g}")] for name, x in samples.items()}))
 
     yield add
     if not pytestconfig.getoption("--record") or not rows:
         return
-    found = [
-        Configuration(
+    found = {
+        item.fault: Configuration(
             item.fault,
-            {"row": f"{item.row:g}", "fault": item.fault, "accepted": item.accepted, "negative_control": item.control},
+            {"row": int(item.row), "fault": item.fault, "accepted": item.accepted, "negative_control": item.control},
             item.samples,
         )
-        for item in sorted(rows, key=lambda item: (item.row, item.fault))
-    ]
-    full = " --full" if pytestconfig.getoption("--full") else ""
+        for item in sorted(rows, key=lambda item: item.row)
+    }
+    earlier = read_measurement(RESULT).configurations if RESULT.exists() else []
+    whole = {item.name: item for item in earlier} | found  # a run without --full leaves the longer forms as they are
     measurement = Measurement.taken_now(
-        f"nox -s slurm -- tests/faults --record{full}",
-        found,
+        "nox -s slurm -- tests/faults --full --record",
+        sorted(whole.values(), key=lambda item: item.parameters["row"]),
         versions={"srunbook": srunbook.__version__, "slurm": slurm.root["slurm"], "torch": torch.__version__},
         parameters={"steps": LAST_STEP, "save_every": SAVE_EVERY, "processes_per_node": 1},
         machine={"proctrack": slurm.plugins["proctrack"]},
