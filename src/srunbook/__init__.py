@@ -3,10 +3,25 @@
 Each room is a module of its own and is imported by name, so that this import stays cheap::
 
     from srunbook import simulate, slurm
+
+`initialize_distributed` is here as well, for it is the first line of a program; it is loaded when it is asked for.
 """
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from srunbook.distributed import initialize_distributed
+
+__all__ = ["__version__", "initialize_distributed"]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "initialize_distributed":
+        from srunbook.distributed import initialize_distributed
+
+        return initialize_distributed
+    raise AttributeError(f"module 'srunbook' has no attribute {name!r}")

@@ -1,0 +1,28 @@
+"""JAX on all processes of a Slurm step, or of this machine, with one call before the first use of JAX.
+
+    >>> from srunbook.distributed import initialize_distributed
+    >>> info = initialize_distributed()  # doctest: +SKIP
+    >>> info.process_id, info.num_processes, info.global_device_count  # doctest: +SKIP
+    (0, 4, 32)
+
+- `initialize_distributed` finds the other processes, starts JAX, and says what there is.
+- `DistributedInfo` is what it says. As a context manager it ends all processes together.
+- `DistributedError` is raised for every wrong use, and names what mends it.
+- `find_place` is the part that only reads the environment, for tests and for the curious.
+"""
+
+from __future__ import annotations
+
+from srunbook.distributed._errors import DistributedError
+from srunbook.distributed._info import DistributedInfo
+from srunbook.distributed._place import Place, find_place
+from srunbook.distributed._start import DEFAULT_TIMEOUT, initialize_distributed
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "DistributedError",
+    "DistributedInfo",
+    "Place",
+    "find_place",
+    "initialize_distributed",
+]

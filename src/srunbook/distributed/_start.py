@@ -1,0 +1,177 @@
+"""The one call that starts JAX on all processes."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from srunbook.distributed._errors import DistributedError
+from srunbook.distributed._info import DistributedInfo
+from srunbook.distributed._meeting import Watch, meet
+from srunbook.distributed._place import Place, find_place
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds that the processes wait for each other."""
+
+
+@dataclass
+class _State:
+    """What this interpreter has done so far."""
+
+    info: DistributedInfo | None = None
+    arguments: dict[str, Any] | None = None
+    ended: bool = False
+
+
+_STATE = _State()
+
+
+def initialize_distributed(
+    *,
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    port: int | None = None,
+    local_device_ids: Sequence[int] | None = None,
+    cpu_devices: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> DistributedInfo:
+    """Starts JAX on all processes; call it before the first use of JAX.
+
+    Inside a step that srun has started it needs no argument. Without Slurm and without arguments it makes a single
+    process, so that the same program runs on a laptop. A second call returns the same object.
+
+    The coordinator is the node of process 0: `coordinator_address`, else SLURM_COORDINATOR_ADDRESS, else
+    JAX_COORDINATOR_ADDRESS, else the first of the step's hosts. Its port is the one in that address, else `port`,
+    else JAX_COORDINATOR_PORT, else one that follows from the ids of job and step.
+
+    A process has so many CPU devices: `cpu_devices`, else JAX_NUM_CPU_DEVICES, else what XLA_FLAGS says, else the CPUs
+    of the task. Its GPUs are those that it sees, or its even share where the tasks of a node see each other's.
+
+    When a process dies or raises an exception, the others end at once, with a line on standard error that names it.
+
+    Args:
+        coordinator_address: Host of process 0, with or without `:port`.
+        num_processes: Number of processes; comes with `process_id`.
+        process_id: Number of this process, from 0.
+        port: The coordinator's port, 1024 to 65535.
+        local_device_ids: Numbers of this process's GPUs.
+        cpu_devices: Number of CPU devices of this process.
+        timeout: Seconds that the processes wait for each other.
+
+    Raises:
+        DistributedError: JAX was used before, the environment is that of half a step or of a heterogeneous one, or
+            not all processes have come in time. The message names the variable and the line that mends it.
+    """
+    arguments = {name: value for name, value in locals().items() if value is not None and name != "timeout"}
+    if _STATE.info is not None:
+        if arguments and arguments != _STATE.arguments:
+            raise DistributedError(
+                f"initialize_distributed() was called before with {_STATE.arguments or 'no arguments'}, and now with "
+                f"{arguments}; a process is started once: call it without arguments to get what it returned"
+            )
+        return _STATE.info
+    if not 0 < timeout < math.inf:
+        raise DistributedError(f"timeout={timeout}: it is a number of seconds, as in timeout=120")
+    place = find_place(**arguments)
+    import jax
+
+    _check_untouched(jax)
+    if place.cpu_devices is not None:
+        jax.config.update("jax_num_cpu_devices", place.cpu_devices)  # type: ignore[no-untyped-call]
+    watch = _start(jax, place, timeout) if place.num_processes > 1 else None
+    info = DistributedInfo(
+        process_id=place.process_id,
+        num_processes=place.num_processes,
+        local_device_count=jax.local_device_count(),
+        global_device_count=jax.device_count(),
+        local_devices=tuple(jax.local_devices()),
+        coordinator_address=place.coordinator_address,
+        source=place.source,
+        _shutdown=lambda: _leave(jax, watch),
+        _fail=lambda error, status: _fail(watch, error, status),
+    )
+    _STATE.info, _STATE.arguments = info, arguments
+    return info
+
+
+def _check_untouched(jax: Any) -> None:
+    """Refuses a JAX that has fixed its devices already."""
+    if jax.distributed.is_initialized():
+        raise DistributedError(
+            "jax.distributed.initialize() was called before; initialize_distributed() does that itself: remove the "
+            "other call, and start the program with: srun python train.py"
+        )
+    from jax._src import xla_bridge  # JAX has no public question for this
+
+    if xla_bridge.backends_are_initialized():
+        raise DistributedError(
+            "JAX was used before initialize_distributed(), so its devices are fixed. Move the call to the top of the "
+            "program, before jax.devices(), jax.random.key(), jnp.zeros() and before imports that make such constants; "
+            "then SLURM_PROCID and SLURM_NTASKS count, as in: srun --ntasks=4 python train.py"
+        )
+
+
+def _start(jax: Any, place: Place, timeout: float) -> Watch:
+    """Meets the others, starts JAX with them, and watches over them from then on."""
+    deadline = time.monotonic() + timeout
+    watch = Watch(place, meet(place, timeout))
+    address = place.coordinator_address or ""
+    try:
+        jax.distributed.initialize(
+            coordinator_address=address,
+            num_processes=place.num_processes,
+            process_id=place.process_id,
+            local_device_ids=list(place.local_device_ids) if place.local_device_ids else None,
+            cluster_detection_method="deactivate",
+            initialization_timeout=max(30, math.ceil(deadline - time.monotonic())),
+        )
+    except Exception as error:
+        watch.leave()
+        raise DistributedError(
+            f"rank {place.process_id} met the others at {address}, but JAX did not start: {error}. Another port may "
+            "help: export JAX_COORDINATOR_PORT=54321; srun python train.py"
+        ) from error
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, trace)
+        watch.fail(_one_line(error))
+
+    sys.excepthook = hook
+    atexit.register(_leave, jax, watch)
+    return watch
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(traceback.format_exception_only(error)[-1].split())
+
+
+def _leave(jax: Any, watch: Watch | None) -> None:
+    """Waits for all processes, then lets them go."""
+    if watch is None or _STATE.ended or os.getpid() != watch.pid:
+        return
+    _STATE.ended = True
+    jax.distributed.shutdown()
+    watch.leave()
+
+
+def _fail(watch: Watch | None, error: BaseException, status: int) -> None:
+    """Ends all processes for an exception that is on its way out of a `with` block."""
+    if watch is None:
+        return
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+        watch.fail(f"it left with status {status}", status)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        watch.fail(_one_line(error), status)

@@ -1,0 +1,226 @@
+"""initialize_distributed() in processes with the environment that srun gives."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from srunbook import simulate
+
+pytest.importorskip("jax")
+
+PROGRAM = """
+import json, os, signal, sys, time
+from srunbook import initialize_distributed
+
+def say(**what):
+    sys.stdout.write("said " + json.dumps(what) + "\\n")
+    sys.stdout.flush()
+
+def together():
+    from jax.experimental import multihost_utils
+    multihost_utils.sync_global_devices("together")
+
+rank = int(os.environ.get("SLURM_PROCID", "0"))
+"""
+
+SAY = """
+info = initialize_distributed(timeout=60)
+import jax, jax.numpy as jnp
+from jax.experimental import multihost_utils
+total = multihost_utils.process_allgather(jnp.ones(())).sum()
+say(rank=info.process_id, world=info.num_processes, local=info.local_device_count, everywhere=info.global_device_count,
+    devices=len(info.local_devices), address=info.coordinator_address, first=info.is_coordinator, source=info.source,
+    total=int(total), same=initialize_distributed() is info)
+"""
+
+
+@pytest.fixture
+def ranks(program):
+    """Runs a program on two nodes, without killing the rest when one process fails; gives what each said."""
+
+    def run(source, *argv, **options):
+        options = {"nodes": 2, "timeout": 90, "kill_on_bad_exit": False, **options}
+        result = simulate.run([*program(PROGRAM + source), *argv], **options)
+        said = [[json.loads(text) for text in re.findall(r"^said (.*)$", rank.output, re.M)] for rank in result.ranks]
+        return result, said
+
+    return run
+
+
+def test_step(ranks):
+    """In a step of two nodes with two tasks each, all four find each other, and the devices are those of the rule."""
+    result, said = ranks(SAY, ntasks_per_node=2, gpus_per_node=4)
+
+    assert result.returncode == 0, result.failure
+    first = {"world": 4, "local": 2, "everywhere": 8, "devices": 2, "source": "slurm", "total": 4, "same": True}
+    ((address, *others),) = {tuple(one["address"] for (one,) in said)}
+    assert set(others) == {address}
+    assert address.startswith("127.0.0.1:")
+    for rank in range(4):
+        assert said[rank] == [{**first, "rank": rank, "first": rank == 0, "address": address}]
+
+
+def test_cpus_of_the_task(ranks):
+    """Where nothing else says how many, a process has a CPU device for each CPU of its task."""
+    result, said = ranks("del os.environ['JAX_NUM_CPU_DEVICES']\n" + SAY, cpus_per_task=3)
+
+    assert result.returncode == 0, result.failure
+    assert [one["local"] for (one,) in said] == [3, 3]
+
+
+def test_single(ranks):
+    """A single process outside of Slurm has no coordinator and works like the others."""
+    outside = 'for name in list(os.environ):\n    if name.startswith("SLURM"):\n        del os.environ[name]\n'
+    result, said = ranks(outside + SAY, nodes=1)
+
+    assert result.returncode == 0, result.failure
+    assert said[0][0]["source"] == "single"
+    assert said[0][0]["address"] is None
+
+
+def test_arguments(ranks, reader):
+    """Explicit arguments are enough where srun's variables are missing."""
+    source = """
+for name in list(os.environ):
+    if name.startswith("SLURM"):
+        del os.environ[name]
+info = initialize_distributed(coordinator_address=sys.argv[1], num_processes=2, process_id=rank, timeout=60)
+say(rank=info.process_id, everywhere=info.global_device_count, source=info.source)
+"""
+    result, said = ranks(source, f"127.0.0.1:{reader.free_port()}")
+
+    assert result.returncode == 0, result.failure
+    assert said == [[{"rank": rank, "everywhere": 2, "source": "arguments"}] for rank in range(2)]
+
+
+CONTEXT = """
+with initialize_distributed(timeout=60) as info:
+    together()
+    say(inside=rank)
+say(outside=rank)
+sys.exit(5 if rank == 1 else 0)
+"""
+
+
+def test_context_manager(ranks):
+    """After the block the processes are free of each other: each ends by itself, with its own status."""
+    result, said = ranks(CONTEXT)
+
+    assert said == [[{"inside": rank}, {"outside": rank}] for rank in range(2)]
+    assert [rank.returncode for rank in result.ranks] == [0, 5]
+    assert "srunbook:" not in result.output
+
+
+FAILS = """
+how, victim = sys.argv[1], int(sys.argv[2])
+def work():
+    together()
+    if rank == victim:
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exit":
+            sys.exit("no data")
+        raise ValueError("no data")
+    together()
+    say(survived=rank)
+
+if how == "plain":
+    initialize_distributed(timeout=60)
+    work()
+else:
+    with initialize_distributed(timeout=60):
+        work()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "victim"), [("raise", 0), ("raise", 1), ("plain", 1), ("exit", 0), ("kill", 0), ("kill", 1)]
+)
+def test_one_rank_fails(ranks, how, victim):
+    """When one rank raises, leaves or is killed, the other ends at once, with a status and the reason."""
+    result, said = ranks(FAILS, how, str(victim))
+
+    other = result.ranks[1 - victim]
+    assert said == [[], []]
+    assert not result.timed_out
+    assert other.returncode not in (0, None)
+    assert other.seconds - result.ranks[victim].seconds < 20
+    if how != "kill":
+        assert f"rank {victim} on 127.0.0.{victim + 1} failed:" in other.output
+        assert "no data" in result.ranks[victim].stderr
+    if how in ("raise", "plain"):
+        assert "ValueError: no data" in other.output
+        assert result.ranks[victim].stderr.count("ValueError: no data") == 1
+
+
+def test_without_the_watch(ranks):
+    """With JAX alone, the same exception leaves the other rank waiting."""
+    source = FAILS.replace("initialize_distributed(timeout=60)", "__import__('jax').distributed.initialize()")
+    result, _ = ranks(source, "plain", "1", timeout=8)
+
+    assert result.timed_out
+
+
+ERRORS = {
+    "after JAX has started": (
+        "import jax.numpy as jnp\njnp.zeros(3)\ninitialize_distributed(timeout=3)",
+        {},
+        r"JAX was used before initialize_distributed\(\).*SLURM_NTASKS.*srun",
+    ),
+    "after JAX's own call": (
+        "import jax\njax.distributed.initialize()\ninitialize_distributed(timeout=3)",
+        {},
+        r"jax\.distributed\.initialize\(\) was called before.*srun",
+    ),
+    "half a Slurm environment": (
+        "del os.environ['SLURM_PROCID']\ninitialize_distributed(timeout=3)",
+        {},
+        r"SLURM_PROCID not set.*srun python",
+    ),
+    "heterogeneous job": (
+        "initialize_distributed(timeout=3)",
+        {"SLURM_HET_SIZE": "2"},
+        r"SLURM_HET_SIZE.*--het-group=0",
+    ),
+    "unreachable coordinator": (
+        "initialize_distributed(timeout=3) if rank else sys.exit(3)",
+        {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1:9999"},
+        r"rank 1 .*did not reach rank 0 at 127\.0\.0\.1:9999 within 3 s.*SLURM_COORDINATOR_ADDRESS.*srun",
+    ),
+    "fewer processes than tasks": (
+        "sys.exit(3) if rank else initialize_distributed(timeout=3)",
+        {},
+        r"SLURM_NTASKS=2, but 1 of 2 processes came .* within 3 s; missing: rank 1 on 127\.0\.0\.2.*srun --ntasks=2",
+    ),
+    "other arguments in the second call": (
+        "initialize_distributed(timeout=60)\ninitialize_distributed(port=5000)",
+        {},
+        r"was called before with no arguments, and now with \{'port': 5000\}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(ranks, name):
+    """Every wrong use ends in time, with an exception that names the variable and the line that mends it."""
+    source, environ, message = ERRORS[name]
+    result, _ = ranks(source, env=environ)
+
+    assert not result.timed_out
+    assert re.search(f"DistributedError: .*{message}", result.output), result.output
+    assert max(rank.returncode for rank in result.ranks) in (1, 3)
+
+
+def test_two_steps_at_once(ranks, program):
+    """Two steps of one job on the same nodes do not meet."""
+    source = "os.environ['SLURM_STEP_ID'] = sys.argv[1]\n" + SAY
+    addresses = set()
+    for step in ("0", "1"):
+        result, said = ranks(source, step)
+        assert result.returncode == 0, result.failure
+        addresses.add((int(said[0][0]["address"].split(":")[1]) - result.job_id) % 4096)
+
+    assert len(addresses) == 2

@@ -1,0 +1,242 @@
+"""The meeting before JAX starts, with threads in place of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+
+import pytest
+
+from srunbook.distributed import DistributedError, find_place
+from srunbook.distributed import _meeting as meeting
+
+SHORT = 0.4
+"""Seconds that a meeting waits which does not come about."""
+
+
+@pytest.fixture
+def places():
+    """Makes the places of a number of processes on this machine."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+
+    def make(count):
+        return [
+            find_place({}, coordinator_address=f"127.0.0.1:{port}", num_processes=count, process_id=number)
+            for number in range(count)
+        ]
+
+    return make
+
+
+def met(places, timeout=20.0):
+    """What each of the processes gets, or the message of its error."""
+    results = {}
+
+    def call(place):
+        try:
+            results[place.process_id] = meeting.meet(place, timeout)
+        except DistributedError as error:
+            results[place.process_id] = str(error)
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def close(results):
+    for lines in results.values():
+        for line in lines.values():
+            line.close()
+
+
+def test_all_come(places):
+    """When all are there, process 0 has a connection to each, and each one to process 0."""
+    results = met(places(4))
+
+    assert {rank: sorted(lines) for rank, lines in results.items()} == {0: [1, 2, 3], 1: [0], 2: [0], 3: [0]}
+    close(results)
+
+
+def test_port_is_free_afterwards(places):
+    """After the meeting the coordinator's port can be listened at, though the connections stay."""
+    all_places = places(2)
+    results = met(all_places)
+
+    with socket.create_server(("", all_places[0].port)):
+        pass
+    close(results)
+
+
+def test_one_is_missing(places):
+    """When one does not come in time, all others get an error that names it and the way to start it."""
+    results = met(places(3)[:2], SHORT)
+
+    for rank in (0, 1):
+        assert "num_processes=3, but 2 of 3 processes came" in results[rank]
+        assert "missing: rank 2. " in results[rank]
+        assert "srun --ntasks=3 --kill-on-bad-exit=1" in results[rank]
+
+
+def test_nobody_listens(places):
+    """Without process 0, the error says that nobody listens at its address, and which variables name it."""
+    results = met(places(2)[1:], SHORT)
+
+    assert "nobody listens there" in results[1]
+    assert "SLURM_COORDINATOR_ADDRESS" in results[1]
+
+
+def test_unknown_name(places):
+    """A coordinator whose name is not known is named in the error."""
+    place = dataclasses.replace(places(2)[1], host="no-such-host.invalid")
+    results = met([place], SHORT)
+
+    assert "no-such-host.invalid" in results[1]
+
+
+def test_silent_name_server(places, monkeypatch):
+    """A name server that does not answer does not hold up the error."""
+    silent = threading.Event()
+
+    def look_up(*_, **__):
+        silent.wait(20)
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr(socket, "create_connection", look_up)
+    start = time.monotonic()
+    results = met(places(2)[1:], SHORT)
+
+    assert time.monotonic() - start < 10
+    assert "name server" in results[1]
+    silent.set()
+
+
+def test_port_in_use(places):
+    """A port that somebody else listens at is refused at once, with the variable that names another."""
+    place = places(2)[0]
+    with socket.create_server(("", place.port)):
+        results = met([place])
+
+    assert f"port {place.port}" in results[0]
+    assert "is in use" in results[0]
+    assert "JAX_COORDINATOR_PORT" in results[0]
+
+
+def test_other_counts(places):
+    """Processes that count differently all hear of it."""
+    two, three = places(2), places(3)
+    results = met([two[0], three[1]])
+
+    assert all("rank 1" in text and "counts 3 processes" in text and "counts 2" in text for text in results.values())
+
+
+def test_twice_the_same_rank(places):
+    """Two processes with the same number all hear of it."""
+    three = places(3)
+    results = met([three[0], three[1], dataclasses.replace(three[1])])
+
+    assert all("two processes say that they are rank 1" in text for text in results.values())
+
+
+def test_another_program(places):
+    """A process of another program is sent away, and the meeting goes on."""
+    two = places(2)
+    stranger = dataclasses.replace(two[1], process_id=7, key="99.0.0 8")
+    results = {}
+    waiting = threading.Thread(target=lambda: results.update(met(two[:1])))
+    waiting.start()
+    sent_away = met([stranger])
+    results.update(met(two[1:]))
+    waiting.join()
+
+    assert "belongs to another program" in sent_away[7]
+    assert {rank: sorted(lines) for rank, lines in results.items()} == {0: [1], 1: [0]}
+    close(results)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"rank": "x"}\n', b"x" * 9000])
+def test_noise(places, sent):
+    """A port scanner and other noise do not disturb the meeting."""
+    two = places(2)
+    results = {}
+    waiting = threading.Thread(target=lambda: results.update(met(two[:1])))
+    waiting.start()
+    for _ in range(200):
+        with contextlib.suppress(ConnectionRefusedError):
+            noise = socket.create_connection((two[0].host, two[0].port))
+            break
+        time.sleep(0.05)
+    with contextlib.suppress(OSError):
+        noise.sendall(sent)
+    results.update(met(two[1:]))
+    waiting.join()
+    noise.close()
+
+    assert {rank: sorted(lines) for rank, lines in results.items()} == {0: [1], 1: [0]}
+    close(results)
+
+
+class Ends:
+    """Collects how processes would have ended."""
+
+    def __init__(self):
+        self.said = {}
+        self.some = threading.Event()
+
+    def of(self, rank):
+        """What ends a process, for a test."""
+
+        def end(text, status):
+            self.said.setdefault(rank, (text, status))
+            self.some.set()
+
+        return end
+
+
+@pytest.fixture
+def watched(places):
+    """Three processes that watch each other, and how they end."""
+    ends = Ends()
+    results = met(places(3))
+    watches = [meeting.Watch(place, results[place.process_id], ends.of(place.process_id)) for place in places(3)]
+    yield watches, ends
+    for watch in watches:
+        watch.leave()
+    close(results)
+
+
+def test_one_fails(watched, until):
+    """When one process fails, all others end with its status and its reason."""
+    watches, ends = watched
+    watches[1].fail("ValueError: boom", 3)
+
+    until(lambda: len(ends.said) == 3, 20)
+    assert {status for _, status in ends.said.values()} == {3}
+    assert "rank 1 failed: ValueError: boom" in ends.said[0][0]
+    assert "rank 1 failed: ValueError: boom" in ends.said[2][0]
+
+
+def test_one_dies(watched, until):
+    """When one process is gone without a word, all others end and name it."""
+    watches, ends = watched
+    watches[2].lines[0].socket.shutdown(socket.SHUT_RDWR)
+
+    until(lambda: {0, 1} <= ends.said.keys(), 20)
+    assert "rank 2 ended without a word" in ends.said[0][0]
+    assert "rank 2 ended without a word" in ends.said[1][0]
+
+
+def test_all_leave(watched):
+    """When all say goodbye, in any order, nobody ends for it."""
+    watches, ends = watched
+    for number in (1, 0, 2):
+        watches[number].leave()
+
+    assert not ends.some.wait(0.3)

@@ -1,0 +1,183 @@
+"""Which process of how many this is, from arguments and environments that srun gives."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from srunbook.distributed import DistributedError, find_place
+
+STEP = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NODELIST": "rack0n[01-02]-ib",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_NTASKS": "4",
+    "SLURM_NODEID": "1",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_CPUS_PER_TASK": "3",
+}
+"""The third of four tasks on two nodes, whose names JAX itself reads wrongly."""
+
+
+def test_step():
+    """In a step, srun's variables say who this is, and the first host of the list is the coordinator."""
+    place = find_place(STEP)
+
+    assert (place.process_id, place.num_processes, place.source) == (2, 4, "slurm")
+    assert place.coordinator_address == "rack0n01-ib:61457"
+    assert place.nodes == ("rack0n01-ib", "rack0n01-ib", "rack0n02-ib", "rack0n02-ib")
+
+
+def test_steps_of_a_job_do_not_meet():
+    """Two steps of a job, and the first steps of the next jobs, have ports of their own."""
+    ports = {
+        find_place({**STEP, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step)}).port
+        for job in range(1000, 1020)
+        for step in range(4)
+    }
+
+    assert len(ports) == 80
+    assert min(ports) >= 61440
+    assert max(ports) <= 65535
+
+
+def test_single():
+    """Without Slurm and without arguments there is one process, with a device for each CPU that it may use."""
+    place = find_place({})
+
+    assert (place.process_id, place.num_processes, place.source) == (0, 1, "single")
+    assert place.coordinator_address is None
+    assert place.cpu_devices == len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "address"),
+    [
+        ({"SLURM_COORDINATOR_ADDRESS": "n9"}, {}, "n9:61457"),
+        ({"SLURM_COORDINATOR_ADDRESS": "n9:5000"}, {}, "n9:5000"),
+        ({"SLURM_COORDINATOR_ADDRESS": "n9", "JAX_COORDINATOR_PORT": "12345"}, {}, "n9:12345"),
+        ({"JAX_COORDINATOR_PORT": "12345"}, {}, "rack0n01-ib:12345"),
+        ({"JAX_COORDINATOR_PORT": "12345"}, {"port": 5001}, "rack0n01-ib:5001"),
+        ({"JAX_COORDINATOR_ADDRESS": "n8:5002"}, {}, "n8:5002"),
+        ({"JAX_COORDINATOR_ADDRESS": "n8:5002", "SLURM_COORDINATOR_ADDRESS": "n9"}, {}, "n9:61457"),
+        ({"SLURM_COORDINATOR_ADDRESS": "n9"}, {"coordinator_address": "n7:5003"}, "n7:5003"),
+        ({}, {"coordinator_address": "[fe80::1]:5003"}, "[fe80::1]:5003"),
+    ],
+)
+def test_coordinator(environ, arguments, address):
+    """Arguments go before SLURM_COORDINATOR_ADDRESS, that before JAX's variables, and these before the host list."""
+    place = find_place({**STEP, **environ}, **arguments)
+
+    assert place.coordinator_address == address
+
+
+@pytest.mark.parametrize(
+    ("environ", "argument", "devices"),
+    [
+        (STEP, None, 3),
+        ({**STEP, "SLURM_CPUS_PER_TASK": "", "SLURM_CPUS_ON_NODE": "8"}, None, 4),
+        ({**STEP, "JAX_NUM_CPU_DEVICES": "5"}, None, None),
+        ({**STEP, "XLA_FLAGS": "--xla_a=1 --xla_force_host_platform_device_count=8"}, None, None),
+        ({**STEP, "JAX_NUM_CPU_DEVICES": "5"}, 2, 2),
+    ],
+)
+def test_cpu_devices(environ, argument, devices):
+    """The argument counts, then what JAX reads by itself, then the CPUs of the task."""
+    assert find_place(environ, cpu_devices=argument).cpu_devices == devices
+
+
+FOUR = {**STEP, "SLURM_GPUS_ON_NODE": "4"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "ids"),
+    [
+        (STEP, None),
+        ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3"}, (0, 1)),
+        ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, (2, 3)),
+        ({**FOUR, "CUDA_VISIBLE_DEVICES": "3"}, None),
+        ({**FOUR, "CUDA_VISIBLE_DEVICES": ""}, None),
+        ({**FOUR, "JAX_LOCAL_DEVICE_IDS": "1,3"}, (1, 3)),
+    ],
+)
+def test_gpus(environ, ids):
+    """A task takes its even share of the GPUs that it sees, and all of them where Slurm has shared them out."""
+    assert find_place(environ).local_device_ids == ids
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "message"),
+    [
+        pytest.param({"SLURM_JOB_ID": "17"}, {}, r"SLURM_PROCID.* not set.*srun python train\.py", id="batch script"),
+        pytest.param(
+            {name: value for name, value in STEP.items() if "JOB" not in name},
+            {},
+            r"SLURM_JOB_ID is not: half of a Slurm environment.*srun python train\.py",
+            id="no job id",
+        ),
+        pytest.param(
+            {**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"},
+            {},
+            r"4 tasks together.*srun",
+            id="contradiction",
+        ),
+        pytest.param(
+            {
+                **STEP,
+                "SLURM_HET_SIZE": "2",
+                "SLURM_JOB_NODELIST_PACK_GROUP_0": "rack0n01-ib",
+                "SLURM_JOB_NODELIST_PACK_GROUP_1": "rack0n02-ib",
+            },
+            {},
+            r"SLURM_HET_SIZE=2.*srun --het-group=0 python train\.py",
+            id="heterogeneous",
+        ),
+        pytest.param(
+            {**STEP, "JAX_COORDINATOR_PORT": "http"}, {}, r"JAX_COORDINATOR_PORT is 'http'.*54321.*srun", id="no port"
+        ),
+        pytest.param(
+            {**STEP, "JAX_COORDINATOR_PORT": "70000"}, {}, r"'70000'; ports are 1024 to 65535", id="high port"
+        ),
+        pytest.param(
+            {**STEP, "SLURM_COORDINATOR_ADDRESS": "http://n1"}, {}, r"SLURM_COORDINATOR_ADDRESS='http://n1'", id="URL"
+        ),
+        pytest.param(
+            {**FOUR, "SLURM_GPUS_ON_NODE": "3"}, {}, r"SLURM_GPUS_ON_NODE=3.*srun .*--gpus-per-task=1", id="uneven GPUs"
+        ),
+        pytest.param({**STEP, "JAX_LOCAL_DEVICE_IDS": "all"}, {}, r"JAX_LOCAL_DEVICE_IDS='all'", id="device ids"),
+        pytest.param({}, {"num_processes": 2}, r"process_id is not given", id="half of the arguments"),
+        pytest.param({}, {"process_id": 1}, r"num_processes is not given", id="the other half"),
+        pytest.param({}, {"num_processes": 2, "process_id": 2}, r"0 to num_processes - 1", id="no such process"),
+        pytest.param(
+            {}, {"num_processes": 2, "process_id": 1}, r"coordinator_address is not given.*srun", id="no address"
+        ),
+        pytest.param(
+            {},
+            {"num_processes": 2, "process_id": 1, "coordinator_address": "n1"},
+            r"'n1' has no port.*JAX_COORDINATOR_PORT=54321",
+            id="address without port",
+        ),
+        pytest.param(STEP, {"coordinator_address": "n1:5000", "port": 5001}, r"name two ports", id="two ports"),
+        pytest.param({}, {"cpu_devices": 0}, r"cpu_devices=0", id="no devices"),
+    ],
+)
+def test_refused(environ, arguments, message):
+    """What cannot be right is refused, with the variable and what mends it."""
+    with pytest.raises(DistributedError, match=message):
+        find_place(environ, **arguments)
+
+
+def test_one_component_of_a_heterogeneous_job():
+    """A step within one component of a heterogeneous job is a step like any other."""
+    environ = {**STEP, "SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST_HET_GROUP_1": "rack0n[01-02]-ib"}
+
+    assert find_place(environ).num_processes == 4
+
+
+def test_arguments_inside_of_a_job():
+    """In a batch script, an explicit single process is possible."""
+    assert find_place({"SLURM_JOB_ID": "17"}, num_processes=1).source == "arguments"
