@@ -60,10 +60,11 @@ class Progress:
         """Writes the checkpoint of this step, but none that a training cannot go on from."""
         total = self.sums.clone()
         dist.all_reduce(total)
-        tensors: dict[str, Any] = {"sums": total}
+        tensors: dict[str, Any] = {}
         for name, value in self.training.model.module.named_parameters():
             tensors[f"model.{name}"] = value.detach()
             tensors[f"momentum.{name}"] = self.training.optimizer.state[value]["momentum_buffer"]
+        tensors["sums"] = total
         spoiled = [name for name, value in tensors.items() if not value.isfinite().all()]
         found = [spoiled] * dist.get_world_size()
         dist.all_gather_object(found, spoiled)  # the same answer on all ranks

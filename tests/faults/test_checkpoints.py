@@ -113,7 +113,8 @@ def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
     at = trial.go(fault)
     over = trial.await_over(60)
     faults.heal(healed)
-    kept = cluster.capture(healed, ["cp", "-r", folder, f"checkpoints/{trial.identity}"], folder=trial.inside)
+    command = f"mkdir checkpoints && cp -r {folder} checkpoints/{trial.identity}"
+    kept = cluster.capture(healed, ["bash", "-c", command], folder=trial.inside)
     outcomes(11, "a full disk", "old checkpoint kept, clear error", over_s=over - at, lost_steps=6 - trial.restored())
 
     assert trial.await_end(30).state == "FAILED"
@@ -142,6 +143,6 @@ def test_what_would_only_go_wrong_again_is_not_tried_again(healed, submit, outco
     for trial, restarts in ((spoiled, "0"), (looping, "3")):
         assert trial.await_end(60).rows[0]["ExitCode"] == "78:0"
         assert trial.shown()["Restarts"] == restarts
-    assert "momentum.layers.0.weight is finite: a restart would not help" in spoiled.file("err")
+    assert "model.layers.0.weight is finite: a restart would not help" in spoiled.file("err")
     assert spoiled.restored() == 3
     assert "3 starts in a row saved nothing" in looping.file("err")

@@ -109,6 +109,7 @@ ACTIONS = {
     "wait": awaiting_file,
     "signal": awaiting_signal,
     "nan": spoiling,
+    "mark": lambda fault, parameters: None,
 }
 
 
