@@ -25,7 +25,7 @@ def shortcomings(root: Path) -> list[str]:
     for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.recording.json")):
         name, recording = path.relative_to(root).as_posix(), read_recording(path)
         stem = path.name.removesuffix(".recording.json")
-        sources = [path.with_name(stem + suffix) for suffix in (".py", ".sbatch", ".sh")]
+        sources = [path.with_name(stem + suffix) for suffix in (".py", ".sbatch", ".sh", ".yaml")]
         sources = [source for source in sources if source.is_file()]
         if len(sources) != 1:
             found.append(f"{name}: there are {len(sources)} files that it may be of, not one")

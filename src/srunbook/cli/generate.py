@@ -114,12 +114,18 @@ def write(path: Path, text: str) -> None:
     try:
         if not path.parent.is_dir():
             refuse(f"--output {path}: there is no folder {path.parent}. Make it, or name another")
-        if path.exists() and not (path.is_file() and MARK.encode() in path.read_bytes()[:65536]):
+        if path.exists() and not (path.is_file() and ours(path)):
             refuse(f"--output {path}: it is there, and is no script that this command made. Choose another name")
         write_whole(path, text)
     except (OSError, ValueError) as error:
         say(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written")
         sys.exit(1)
+
+
+def ours(path: Path) -> bool:
+    """Whether a file is a script that this command made: the third line says so."""
+    with path.open("rb") as stream:
+        return any(stream.readline(65536).startswith(MARK.encode()) for _ in range(3))
 
 
 def refuse(text: str) -> None:

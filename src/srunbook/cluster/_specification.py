@@ -135,10 +135,10 @@ class Specification:
         _check_range("gpus per node", self.gpus_per_node, 0, 16, "--gpus-per-node 4")
         parse_memory(self.memory)
         for feature in self.features:
-            if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", feature):
+            if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", feature):
                 raise SpecificationError(
-                    f"feature {feature!r}: a feature has up to 32 lower-case letters, digits or underscores "
-                    "and begins with a letter, as in --features a100,ib"
+                    f"feature {feature!r}: a feature has up to 32 lower-case letters, digits, underscores "
+                    "or dashes and begins with a letter, as in --features a100,gpu-bw"
                 )
         if self.gpus_per_node and not self.features:
             raise SpecificationError("features: GPUs need a type, which is the first feature, as in --features a100")

@@ -15,8 +15,8 @@ from srunbook.jobs._template import Line, explained, rendered, source
 MAX_SCRIPT = 1 << 20
 """Bytes of a script; Slurm takes four times as much unless a site says otherwise."""
 
-ODD = re.compile(r"[$`\\~\u2018-\u201f]")
-"""What shellcheck asks about where it stands in quotes."""
+ODD = re.compile(r"'[^']*[$`\\~\u2018-\u201f][^']*'")
+"""What shellcheck asks about: it could have been meant to be expanded, or to end the quotes."""
 
 COMMENT_COLUMN = 18
 """Options that a comment follows are filled up to the same width, so that their comments stand in one column."""
@@ -97,14 +97,15 @@ def context(specification: JobSpecification, made_by: str | None) -> dict[str, s
     exports = [
         f"export {name}={quote(value)}" if value else f'export {name}=""' for name, value in one.env_vars.items()
     ]
-    places = [place for place in (one.virtual_environment, one.container_image) if place]
+    program = [quote(word) if word else '""' for word in words]
+    places = [quote_place(one.virtual_environment or ""), quote_place(one.container_image or "")]
     torch = one.framework != "jax"
     folder, _, file = one.output.rpartition("/")
     return {
         "summary": summary(one),
         "made": made_by is not None,
         "made_by": made_by or "",
-        "odd_words": any(ODD.search(word) for word in [*words, *one.env_vars.values(), *places]),
+        "odd_words": any(ODD.search(text) for text in [*program, *exports, *places]),
         # Slurm
         "job_name": one.job_name,
         "output_file": file,
@@ -142,9 +143,9 @@ def context(specification: JobSpecification, made_by: str | None) -> dict[str, s
         "has_modules": bool(one.modules_to_load),
         "modules": "\n".join(f"module load {quote(name)}" for name in one.modules_to_load),
         "has_venv": one.virtual_environment is not None,
-        "venv": quote_place(one.virtual_environment or ""),
+        "venv": places[0],
         "has_image": one.container_image is not None,
-        "image": quote_place(one.container_image or ""),
+        "image": places[1],
         "has_exports": bool(exports),
         "exports": "\n".join(exports),
         # the framework
@@ -158,10 +159,11 @@ def context(specification: JobSpecification, made_by: str | None) -> dict[str, s
         "port": str(one.coordinator_port or ""),
         "jax_port": not torch and one.coordinator_port is not None,
         "lightning_port": one.framework == "lightning" and one.coordinator_port is not None,
-        "processes": '"$SLURM_GPUS_ON_NODE"' if one.gpus and not one.processes_per_node else str(one.processes),
+        "processes": str(one.processes),
+        "processes_are": "on each node: one for each GPU" if one.gpus == one.processes else "on each node",
         "signals": signals(one),
         "grace": grace(one),
-        "program": "\n  ".join(quote(word) if word else '""' for word in words),
+        "program": "\n  ".join(program),
         "launcher": launcher(one),
     }
 

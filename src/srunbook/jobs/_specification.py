@@ -308,7 +308,7 @@ class JobSpecification(BaseModel):
 
     @property
     def gpus(self) -> int:
-        """GPUs on each node; 0 without."""
+        """GPUs on each node, 0 without."""
         return 0 if self.gpus_per_node is None else int(str(self.gpus_per_node).rpartition(":")[2])
 
     @property
@@ -318,12 +318,12 @@ class JobSpecification(BaseModel):
 
     @property
     def tasks(self) -> int:
-        """Tasks on each node: torchrun is one, and starts the processes itself."""
+        """Tasks on each node. There is one torchrun, which starts the processes itself."""
         return 1 if self.framework == "torchrun" else self.processes
 
     @property
     def devices(self) -> int:
-        """Devices on all nodes together, as a JAX program counts them; for torch, processes."""
+        """Devices on all nodes together, as a JAX program counts them, or processes of torch."""
         if self.gpus:
             return self.nodes * self.gpus
         if self.framework != "jax":

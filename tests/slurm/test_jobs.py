@@ -1,0 +1,204 @@
+"""Rendered scripts on a real Slurm: what sbatch says to many, and what becomes of a few."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srunbook import cluster, jobs
+from srunbook.cluster import Specification, State
+from srunbook.jobs import Layer
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "examples" / "generate_slurm_script.py"
+CONFIGURATIONS = sorted((ROOT / "examples" / "slurm_configs").glob("*.yaml"))
+
+HOSTILE = ["a b", "it's", '"', "\\", "$HOME", "$(touch owned)", "`touch owned`", "*", "#SBATCH --nodes=99", "日本", ""]
+
+SHOW = """\
+import json, os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "HOSTILE")
+sys.stdout.write(json.dumps([sys.argv[1:], {name: os.environ[name] for name in names}]) + "\\n")
+"""
+"""A program that shows what it got."""
+
+
+def rendered(**values: Any) -> str:
+    return jobs.render(jobs.specify(Layer("here", values)).specification)
+
+
+def sample() -> Iterator[str]:
+    """Scripts that fit on four nodes of 16 CPUs and four GPUs, each drawn at random; the same ones each time."""
+    chance = random.Random(20261120)
+    optional: dict[str, list[Any]] = {
+        "name": ["my_job", "a.b-c"],
+        "time_limit": ["00:05:00", "0-12:00:00", "20:00:00"],
+        "partition": ["batch", "preempt", "preempt,batch"],
+        "account": ["research"],
+        "constraint": ["a100", "a100|a100"],
+        "modules_to_load": [["dl", "python"]],
+        "env_vars": [{"A": text} for text in HOSTILE],
+        "coordinator_port": [12345],
+        "output": ["%x_%j.out", "runs/%j.log"],
+        "requeue": [True, False],
+        "signal": ["USR1@120", "TERM@30"],
+        "exclusive": [True, False],
+        "virtual_environment": ["~/jax-env", "/a b"],
+        "devices_per_process": [1],
+    }
+    for number in range(60):
+        values: dict[str, Any] = {
+            "framework": ("jax", "torchrun", "lightning", "gloo")[number % 4],
+            "script": chance.choice(["train.py", "a b.py", "$x.py"]),
+            "arguments": chance.sample(HOSTILE, 3),
+            "nodes": chance.randint(1, 4),
+            "cpus_per_node": chance.choice([4, 8, 16]),
+            chance.choice(["memory_per_cpu", "memory_per_node"]): chance.choice(["4G", "3000M", "1048576K"]),
+        }
+        if values["framework"] != "gloo" and chance.random() < 0.5:
+            values |= {"platform": "gpu", "gpus_per_node": chance.choice([4, "a100:2", 1])}
+        for name, choices in optional.items():
+            jax_on_cpu = values["framework"] == "jax" and "platform" not in values
+            if chance.random() < 0.4 and (name != "devices_per_process" or jax_on_cpu):
+                values[name] = chance.choice(choices)
+        yield rendered(**values)
+
+
+def refused_by_slurm(state: State, folder: Path) -> str:
+    """What `sbatch --test-only` refuses of the scripts in a folder."""
+    first, *others = sorted(folder.glob("*.sbatch"))
+    there = cluster.stage(state, first, extra=others)
+    loop = 'for script in *.sbatch; do sbatch --test-only "$script" >said 2>&1 || { echo "$script"; cat said; }; done'
+    result = cluster.capture(state, ["bash", "-c", loop], folder=there, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="session")
+def site(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
+    """A cluster that claims what the sites of the presets have, and the partition of the examples."""
+    name = f"{pytestconfig.getoption('--cluster')}-site-{generation.replace('.', '-')}"
+    cluster.down(name)
+    state = cluster.up(
+        Specification(
+            name=name,
+            slurm=generation,
+            nodes=8,
+            cpus=72,
+            memory="1024G",
+            gpus_per_node=8,
+            features=("a100", "gpu-bw"),
+        ),
+        say=print,
+    )
+    made = cluster.capture(state, ["scontrol", "create", "PartitionName=compute", "Nodes=ALL"], user=None)
+    assert made.returncode == 0, made.stderr
+    yield state
+    cluster.down(name)
+
+
+def test_slurm_takes_a_sample(slurm: State, tmp_path: Path) -> None:
+    """Slurm would take each accepted specification that fits on the cluster."""
+    for number, text in enumerate(sample()):
+        (tmp_path / f"{number:02}.sbatch").write_text(text, encoding="utf-8")
+    refused = refused_by_slurm(slurm, tmp_path)
+
+    assert len(list(tmp_path.iterdir())) == 60
+    assert refused == ""
+
+
+def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
+    """Slurm refuses a node too many, a partition and a feature that are not there, so the test above can fail."""
+    size = {"script": "train.py", "nodes": 2, "cpus_per_node": 8}
+    for number, wrong in enumerate([{"nodes": 5}, {"partition": "compute"}, {"constraint": "v100"}]):
+        (tmp_path / f"{number}.sbatch").write_text(rendered(**{**size, **wrong}), encoding="utf-8")
+    refused = refused_by_slurm(slurm, tmp_path)
+
+    assert all(f"{number}.sbatch\n" in refused for number in range(3))
+
+
+def test_slurm_takes_profiles_and_examples(slurm: State, site: State, tmp_path: Path) -> None:
+    """On a cluster as the presets describe it, Slurm would take every profile, preset and example."""
+    for profile in jobs.PROFILES:
+        for name in jobs.CLUSTERS:
+            for framework in ("jax", "torchrun", "lightning"):
+                text = rendered(profile=profile, cluster=name, framework=framework, script="train.py")
+                (tmp_path / f"{profile}-{name}-{framework}.sbatch").write_text(text, encoding="utf-8")
+    for path in CONFIGURATIONS:
+        size = ["--set", "nodes=8", "--set", "cpus_per_node=16"] if path.stem == "svgd" else []
+        script = tmp_path / f"{path.stem}.sbatch"
+        command = [sys.executable, PROGRAM, "--config", path, "--script", "train.py", *size, "--output", script]
+        subprocess.run(command, check=True)
+    refused = refused_by_slurm(site, tmp_path)
+
+    assert len(list(tmp_path.iterdir())) == 60 + len(CONFIGURATIONS)
+    assert refused == ""
+
+
+def test_program_gets_what_was_given(slurm: State, tmp_path: Path) -> None:
+    """Through sbatch and srun, each task gets the arguments and the environment as given, and is told its rank."""
+    (tmp_path / "show.py").write_text(SHOW, encoding="utf-8")
+    script = tmp_path / "show.sbatch"
+    size = {"nodes": 2, "cpus_per_node": 4, "processes_per_node": 2, "exclusive": False, "time_limit": "00:05:00"}
+    text = rendered(
+        framework="gloo",
+        script="show.py",
+        arguments=HOSTILE,
+        env_vars={"HOSTILE": "".join(HOSTILE)},
+        virtual_environment="~/torch-env",
+        **size,
+    )
+    script.write_text(text, encoding="utf-8")
+    job = cluster.submit(slurm, script, ["later", "$x"], timeout=60)
+    told = [json.loads(line.partition(": ")[2]) for line in job.output.splitlines() if "RANK" in line]
+    folder = slurm.folder / "home" / cluster.USER / "show"
+
+    assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
+    assert [arguments for arguments, _ in told] == [[*HOSTILE, "later", "$x"]] * 4
+    assert sorted((one["RANK"], one["LOCAL_RANK"]) for _, one in told) == [*zip("0123", "0101", strict=True)]
+    assert {(one["WORLD_SIZE"], one["OMP_NUM_THREADS"], one["HOSTILE"]) for _, one in told} == {
+        ("4", "2", "".join(HOSTILE))
+    }
+    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for _, one in told}) == 1
+    assert not list(folder.glob("owned"))
+    assert (folder / "logs").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("framework", "program", "values"),
+    [
+        ("jax", "examples/jax_multinode/allreduce.py", {"devices_per_process": 2, "memory_per_cpu": "2G"}),
+        ("torchrun", "examples/torchrun/train_distributed.py", {"platform": "gpu", "gpus_per_node": "a100:1"}),
+    ],
+)
+def test_rendered_script_runs(
+    slurm: State, proof: Any, framework: str, program: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    """A rendered script completes on two nodes, and every rank has its records."""
+    for path in (ROOT / program).parent.glob("*.py"):
+        if not path.name.startswith("plot_"):
+            shutil.copy(path, tmp_path)
+    script = tmp_path / f"{framework}.sbatch"
+    text = rendered(
+        framework=framework,
+        script=Path(program).name,
+        arguments=["--epochs=1"] if framework == "torchrun" else [],
+        nodes=2,
+        cpus_per_node=4,
+        time_limit="00:05:00",
+        virtual_environment="~/jax-env" if framework == "jax" else "~/torch-env",
+        **values,
+    )
+    script.write_text(text, encoding="utf-8")
+    job = cluster.submit(slurm, script, timeout=90)
+
+    assert job.state == "COMPLETED", job.output
+    assert proof.shortcomings(script, job) == []
