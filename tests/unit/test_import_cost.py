@@ -18,7 +18,11 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["srunbook", "srunbook.slurm", "srunbook.simulate", "srunbook.formats", "srunbook.cli.simulate"]
+    "module",
+    [
+        *("srunbook", "srunbook.slurm", "srunbook.simulate", "srunbook.formats", "srunbook.verify", "srunbook.scaling"),
+        *("srunbook.cli.simulate", "srunbook.cli.verify"),
+    ],
 )
 def test_import_is_light(module):
     """Importing the package, its plain rooms and the command loads no framework."""

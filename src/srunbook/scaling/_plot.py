@@ -1,0 +1,66 @@
+"""The picture of a table."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from srunbook.scaling._statistics import Interval
+    from srunbook.scaling._table import Table
+
+COLOUR = "#1f5f99"
+
+
+def plot(table: Table, path: Path) -> None:
+    """Draws speed-up and efficiency with their intervals, beside what would be ideal.
+
+    The file is written whole, and is the same for the same table. Needs matplotlib.
+
+    Args:
+        table: The table.
+        path: Where to write; the ending says what: `.svg`, `.png`.
+
+    Raises:
+        ValueError: matplotlib knows no such ending.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "srunbook", "svg.fonttype": "path"}):
+        figure = Figure(figsize=(7.0, 3.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        counts = [row.count for row in table.rows]
+        ideal = [count / counts[0] for count in counts]
+        _draw(left, counts, [row.speedup for row in table.rows], ideal, "speed-up")
+        _draw(right, counts, [row.efficiency for row in table.rows], [1.0 for _ in counts], "efficiency")
+        for axes in (left, right):
+            axes.set_xlabel(table.over)
+            axes.set_xticks(counts)
+            axes.set_ylim(bottom=0)
+        figure.suptitle(f"{table.kind} scaling, base {table.base.count} {table.over}", fontsize="medium")
+        ending = path.suffix.removeprefix(".") or "svg"
+        stream = io.BytesIO()
+        metadata = {"Date": None} if ending == "svg" else {}
+        figure.savefig(stream, format=ending, metadata=metadata)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_bytes(stream.getvalue())
+    temporary.replace(path)
+
+
+def _draw(axes: Any, counts: list[int], intervals: list[Interval], ideal: list[float], name: str) -> None:
+    below = [interval.value - interval.low for interval in intervals]
+    above = [interval.high - interval.value for interval in intervals]
+    axes.plot(counts, ideal, linestyle="--", color="0.5", label="ideal")
+    axes.errorbar(
+        counts,
+        [interval.value for interval in intervals],
+        yerr=[below, above],
+        marker="o",
+        capsize=4,
+        color=COLOUR,
+        label="measured",
+    )
+    axes.set_ylabel(name)
+    axes.legend(frameon=False)
