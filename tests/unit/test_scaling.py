@@ -42,6 +42,16 @@ def test_interval_ranks(count, ranks):
     assert (interval.confidence >= 0.95) == (count >= 6)
 
 
+@pytest.mark.parametrize(("count", "enough", "robust"), [(6, False, False), (7, True, False), (10, True, True)])
+def test_how_many_repeats_a_ratio_needs(count, enough, robust):
+    """A ratio reaches 95% from seven samples of each on, and from ten on without the odd one at each end."""
+    ordinary = [1.0] * (count - 2)
+    ratio = scaling.ratio_interval([*ordinary, 0.1, 9.0], [*ordinary, 0.1, 9.0])
+
+    assert (ratio.confidence >= 0.95) == enough
+    assert (ratio.high == 1.0) == robust
+
+
 def test_interval_covers():
     """Of many intervals from skewed samples, at least as many hold the true median as they promise."""
     draw = random.Random(0)

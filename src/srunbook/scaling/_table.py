@@ -90,8 +90,8 @@ class Table:
             KINDS[self.kind].format(over=self.over),
             f"Base case: {base.count} {self.over}, median {base.time.value:.4g} s of {base.repeats} repeats.",
             f"{' to '.join(map(str, dict.fromkeys([repeats[0], repeats[-1]])))} repeats. Medians, with intervals of at "
-            f"least {self.confidence:.0%} in brackets: nonparametric for the times, for the ratios from the ends of two "
-            "such intervals.",
+            f"least {self.confidence:.0%} in brackets: nonparametric for the times, for the ratios from the ends of "
+            "two such intervals.",
         ]
         if few:
             sizes = ", ".join(str(row.count) for row in few)
