@@ -158,6 +158,7 @@ def test_an_empty_file(left, name):
         ("3.2149", "three", "line 2: val_mae is 'three', which is no number"),
         ("3.2149", "", "line 2: val_mae is '', which is no number"),
         ("2,0.2", "2.0,0.2", "line 3: epoch is '2.0'"),
+        ("81.5", "8" * 200_000, "this is no CSV: field larger"),
     ],
 )
 def test_a_malformed_file(left, old, new, sentence):
@@ -279,6 +280,22 @@ def test_fewer_ranks_than_tasks(left):
     expect(left.judge(), Cause.WORLD_SIZE, "world size 2 instead of 4")
 
 
+def test_a_step_before_the_ranks(left):
+    """A step of another size, such as one that copies data, makes no world wrong."""
+    left.accounting = COMPLETED + "17.1|cp|COMPLETED|0:0|1|1|00:00:01|node1\n17.2|ls|COMPLETED|0:0|2|8|0|node[1-2]\n"
+
+    assert left.judge().cause is Cause.VERIFIED
+
+
+def test_a_boundless_world(left):
+    """A world size that no machine has is answered at once, with the first ranks that are missing."""
+    left.logs = {0: [start(0, world_size=10**15), end(0)]}
+    (left.results / "rank_1.log").unlink()
+    left.write()
+
+    expect(left.judge(), Cause.RANK_MISSING, "rank_1.log is missing; the other 1 of 1000000000000000 ranks are there")
+
+
 def test_ranks_disagree_about_the_world(left):
     """Ranks that name different world sizes are found."""
     left.logs[1][0] = start(1, world_size=3)
@@ -384,7 +401,7 @@ def test_parameters_without_hash_are_not_proven(left):
 
     assert report.cause is Cause.NOT_PROVEN
     assert [check.evidence for check in report.checks if check.outcome is not Outcome.PASSED] == [
-        "rank 1 gave no hash of its parameters"
+        "rank 1 gave no hash of parameters"
     ]
 
 

@@ -100,7 +100,7 @@ def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
         more = f" and {len(wrong) - 8} more" if wrong[8:] else ""
         hint = _next(cause, artefacts, artefacts.job) if _fine(rows[0]) else ""  # else it stands with the job
         return failed("steps", cause, f"{named}{more}; expected COMPLETED 0:0", hint)
-    if not tasks_of(rows) and not runs:
+    if not srun_tasks(rows) and not runs:
         return failed(
             "steps",
             Cause.RAN_NOTHING,
@@ -110,9 +110,9 @@ def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
     return passed("steps", ", ".join(f"{step.identity} {_ending(step)}" for step in steps[:8]))
 
 
-def tasks_of(rows: Iterable[SacctRow]) -> int:
-    """Tasks of the largest step that srun started; 0 where it started none."""
-    return max((row.tasks or 1 for row in rows if row.step.isdigit()), default=0)
+def srun_tasks(rows: Iterable[SacctRow]) -> list[int]:
+    """Number of tasks of each step that srun started."""
+    return [row.tasks or 1 for row in rows if row.step.isdigit()]
 
 
 def _fine(row: SacctRow) -> bool:

@@ -56,7 +56,10 @@ def parse_metrics(text: str) -> list[Epoch]:
     Raises:
         MetricsError: The columns are others, or a cell is no number.
     """
-    rows = [row for row in csv.reader(text.splitlines()) if row]
+    try:
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+    except csv.Error as error:
+        raise MetricsError(f"this is no CSV: {error}") from None
     header = [cell.strip() for cell in rows[0]] if rows else []
     if tuple(header) != COLUMNS:
         odd = [name for name in COLUMNS if name not in header] or [name for name in header if name not in COLUMNS]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from srunbook.slurm import SlurmParseError, compress_hostlist
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
-from srunbook.verify._job import tasks_of
+from srunbook.verify._job import srun_tasks
 from srunbook.verify._logs import RankRun
 from srunbook.verify._report import Check, failed, not_proven, passed
 
@@ -58,13 +59,14 @@ def check_world(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
         return not_proven("world", NO_RECORDS)
     sizes = sorted({run.start.world_size for run in runs})
     size = sizes[-1]
-    tasks = tasks_of(artefacts.accounting.last)
+    steps = srun_tasks(artefacts.accounting.last)
     count = Counter(run.start.rank for run in runs)
     if len(sizes) > 1:
         evidence = f"the ranks disagree about the world size: {', '.join(map(str, sizes))}"
         return failed("world", Cause.WORLD_SIZE, evidence, "all processes need the same WORLD_SIZE; see the script")
-    expected = max(tasks, len(runs) if size == 1 else size)
-    if size < expected or (tasks and size % tasks):
+    started = not steps or any(size % tasks == 0 for tasks in steps)  # a launcher may start several ranks in a task
+    if not started or (size == 1 and len(runs) > 1):
+        expected = max([len(runs), *steps])
         times = f", {len(runs)} times," if size == 1 and len(runs) > 1 else ""
         return failed(
             "world",
@@ -81,7 +83,7 @@ def check_world(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
             f"rank {twice} is there {len(both)} times: {_places(both)}",
             "take the rank from SLURM_PROCID in each task, not from the batch script, where it is always 0",
         )
-    missing = sorted(set(range(size)) - set(count))
+    missing = list(islice((rank for rank in range(size) if rank not in count), 9))
     if missing:
         return _missing(artefacts, runs, size, missing)
     misnamed = _misnamed(artefacts, runs)
@@ -94,7 +96,8 @@ def _missing(artefacts: Artefacts, runs: Sequence[RankRun], size: int, missing: 
     names = {log.rank for log in artefacts.logs}
     rank = missing[0]
     if artefacts.logs[0].rank is None:
-        what = f"{artefacts.logs[0].name} holds no start record of rank {', '.join(map(str, missing))}"
+        which = ", ".join([*map(str, missing[:8]), *(["..."] if missing[8:] else [])])
+        what = f"{artefacts.logs[0].name} holds no start record of rank {which}"
     elif rank in names:
         what = f"rank_{rank}.log holds no start record"
     else:
@@ -213,7 +216,7 @@ def check_parameters(runs: Sequence[RankRun]) -> Check:
     if not digests:
         return not_proven("parameters", "there are no end records")
     if without:
-        return not_proven("parameters", f"rank {', '.join(map(str, without[:8]))} gave no hash of its parameters")
+        return not_proven("parameters", f"rank {', '.join(map(str, without[:8]))} gave no hash of parameters")
     (usual, number), *others = Counter(digests.values()).most_common()
     if not others:
         return passed(
@@ -242,7 +245,8 @@ def _list(hosts: Sequence[str]) -> str:
 
 
 def _places(runs: Sequence[RankRun]) -> str:
-    named = [f"rank {run.start.rank} is pid {run.start.pid} on {run.start.host}" for run in runs[:4]]
+    ordered = sorted(runs, key=lambda run: (run.start.rank, run.start.host))
+    named = [f"rank {run.start.rank} is pid {run.start.pid} on {run.start.host}" for run in ordered[:4]]
     return ", ".join([*named, *([f"and {len(runs) - 4} more"] if runs[4:] else [])])
 
 
