@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from srunbook import jobs
 from srunbook.formats import EndRecord, parse_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,12 +68,12 @@ def test_configuration_makes_a_clean_script(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
 def test_configuration_tells_editors_of_its_schema(path: Path) -> None:
-    """Each example begins with the line by which editors find the schema."""
-    from srunbook import jobs
-
+    """Each example begins with the line by which editors find the schema, and fits the schema."""
     first = path.read_text(encoding="utf-8").splitlines()[0]
+    published = json.loads((ROOT / "docs" / "_static" / "job.schema.json").read_text(encoding="utf-8"))
 
     assert first == f"# yaml-language-server: $schema={jobs.SCHEMA_URL}"
+    assert list(jsonschema.Draft202012Validator(published).iter_errors(jobs.read_config(path).values)) == []
 
 
 @pytest.mark.parametrize(

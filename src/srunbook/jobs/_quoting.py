@@ -8,6 +8,12 @@ import shlex
 PLAIN = re.compile(r"(?:--[A-Za-z0-9][A-Za-z0-9_-]*=)?[A-Za-z0-9_./:@%+-]+")
 """Words that mean themselves to bash, and that no reader takes for anything else."""
 
+KEYWORDS = frozenset(
+    {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then"}
+    | {"time", "until", "while"}
+)
+"""Words of bash itself: where they stand here they would be words like any other, but nobody reads them so."""
+
 
 def quote(word: str) -> str:
     """Quotes a word where that is needed.
@@ -15,7 +21,7 @@ def quote(word: str) -> str:
     >>> print(quote("--epochs=3"), quote("a b"), quote("it's"), quote("$HOME"))
     --epochs=3 'a b' 'it'"'"'s' '$HOME'
     """
-    if PLAIN.fullmatch(word):
+    if PLAIN.fullmatch(word) and word not in KEYWORDS:
         return word
     quoted = shlex.quote(word)
     return quoted if quoted != word else f"'{word}'"
