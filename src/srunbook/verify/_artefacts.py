@@ -103,15 +103,12 @@ def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log,
             return tuple(read_log(path, str(path), rank) for rank, path in found), ()
     places = [results.with_name(f"{results.name}.out")] if results else []
     if job:
-        places += [
-            here / "results" / f"ddp_cpu_{job}.out",
-            here / f"slurm-{job}.out",
-            here / "logs" / f"slurm-{job}.out",
-        ]
+        names = (f"results/ddp_cpu_{job}.out", f"ddp_cpu_{job}.out", f"slurm-{job}.out", f"logs/slurm-{job}.out")
+        places += [here / name for name in names]
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
-    names = [str(results / "rank_0.log")] if results else []
-    return (read_log(log, str(log), None),) if log else (), (*names, *map(str, places))
+    expected = [results / "rank_0.log"] if results else []
+    return (read_log(log, str(log), None),) if log else (), tuple(map(str, [*expected, *places]))
 
 
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:

@@ -1,0 +1,193 @@
+"""`srunbook verify` on real jobs: each way in which one can end has a status and a sentence of its own.
+
+All jobs are submitted at once and end beside each other; each test waits for its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from srunbook import cluster
+from srunbook.cluster import State
+from srunbook.verify import Cause
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCHRUN = ROOT / "slurm" / "torchrun" / "run_distributed.sbatch"
+
+RANKS = """\
+import json, os, subprocess, sys
+rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+def say(**fields):
+    sys.stdout.write("record " + json.dumps(fields) + "\\n")
+    sys.stdout.flush()
+say(event="start", rank=rank, world_size=size, local_rank=int(os.environ["SLURM_LOCALID"]), pid=os.getpid(),
+    host=os.environ["SLURMD_NODENAME"], backend="gloo", device="cpu", framework="none", job=os.environ["SLURM_JOB_ID"])
+status = subprocess.run(sys.argv[1:]).returncode
+if status:
+    sys.exit(status)
+say(event="end", rank=rank, steps=1, params_sha256="ab" * 32)
+"""
+"""A program that says what a rank says, and runs a command in between."""
+
+RUN = "srun python3 ranks.py"
+GREEDY = "python3 -c 'print(len(bytearray(300 * 2**20)))'"
+AGAIN = '[ -n "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 100; }'
+
+JOBS = {
+    "good": ("-N2", f"{RUN} true"),
+    "failed": ("-N2", "srun --kill-on-bad-exit=1 python3 ranks.py false; exit 3"),
+    "step-failed": ("-N2", f"{RUN} false; exit 0"),
+    "cancelled": ("-N2", f"{RUN} sleep 600"),
+    "timeout": ("-N2 --time=1", f"{RUN} sleep 600"),
+    "out-of-memory": ("--mem=100M", f"{RUN} {GREEDY}"),
+    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep 600"),
+    "nothing": ("-N2", "exit 0"),
+    "no-records": ("-N2", "srun true"),
+    "held": ("--requeue", "scontrol requeuehold $SLURM_JOB_ID; sleep 600"),
+    "again": ("-N2 --requeue --open-mode=append", f"{AGAIN}; {RUN} true"),
+    "running": ("-N2", f"{RUN} sleep 600"),
+    "pending": ("--hold", "exit 0"),
+    "one-host": ("-N2 --ntasks-per-node=2", "srun -N1 -n2 python3 ranks.py true"),
+    "alone": ("-N2", "srun env SLURM_PROCID=0 SLURM_NTASKS=1 python3 ranks.py true"),
+}
+"""Options of sbatch, and the command of the job."""
+
+
+@dataclass
+class Jobs:
+    """Jobs on the cluster, by what becomes of them.
+
+    Args:
+        state: The cluster.
+        folder: Where they were submitted.
+        numbers: Their numbers.
+    """
+
+    state: State
+    folder: str
+    numbers: dict[str, str]
+
+    def ended(self, name: str) -> str:
+        """Waits for the end of a job; returns its number."""
+        cluster.await_job(self.state, self.numbers[name], timeout=200)
+        return self.numbers[name]
+
+    def verify(self, *arguments: str, folder: str = "") -> subprocess.CompletedProcess[str]:
+        """Runs the command as the user, on the login node."""
+        command = [f"/home/{cluster.USER}/torch-env/bin/srunbook", "verify", *arguments]
+        return cluster.capture(self.state, command, folder=folder or self.folder, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], tmp_path_factory) -> Iterator[Jobs]:
+    """All jobs, submitted."""
+    script = tmp_path_factory.mktemp("verify") / "verify.sbatch"
+    script.touch()
+    (script.parent / "ranks.py").write_text(RANKS)
+    folder = cluster.stage(slurm, script)
+    numbers = {}
+    for name, (options, command) in JOBS.items():
+        nodes = [] if "-w" in options else ["--exclude=node3,node4"]
+        argv = ["sbatch", "--parsable", *nodes, *options.split(), f"--wrap={command}"]
+        done = cluster.capture(slurm, argv, folder=folder, timeout=60)
+        assert done.returncode == 0, done.stderr
+        numbers[name] = done.stdout.strip()
+    home = slurm.folder / folder.lstrip("/")
+    started = [home / f"slurm-{numbers[name]}.out" for name in ("cancelled", "node-fail")]
+    until(lambda: all(log.exists() and log.read_text().count("start") == 2 for log in started), 90)
+    cluster.capture(slurm, ["scancel", numbers["cancelled"]])
+    yield Jobs(slurm, folder, numbers)
+    cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
+    cluster.faults.heal(slurm)
+    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 90)
+
+
+@pytest.fixture(scope="module")
+def dead(jobs: Jobs) -> None:
+    """Kills the node of one of them; Slurm notices while other tests run."""
+    cluster.faults.kill_node(jobs.state, "node4")
+
+
+@pytest.mark.parametrize("name", ["running", "held", "pending"])
+def test_a_job_that_has_not_ended(jobs, until, name):
+    """A job that runs, one that was requeued and waits, and one that never started are told apart."""
+    cause = {"running": Cause.RUNNING, "held": Cause.REQUEUED, "pending": Cause.PENDING}[name]
+    sentence = {
+        "running": "RUNNING, 2 nodes (node[1-2]), elapsed 00:",
+        "held": "requeued: PENDING, 1 node, ",
+        "pending": "PENDING, 1 node, elapsed 00:00:00, says sacct",
+    }[name]
+    until(lambda: jobs.verify(jobs.numbers[name]).returncode == cause, 90)
+    done = jobs.verify(jobs.numbers[name])
+
+    assert done.returncode == cause
+    assert f"FAILED      job  {sentence}" in done.stdout
+
+
+def test_a_job_of_the_torchrun_guide(jobs):
+    """The published script of another guide is verified by its job's number, where it was submitted."""
+    folder = cluster.stage(jobs.state, TORCHRUN)
+    job = cluster.submit(jobs.state, TORCHRUN, ["--epochs", "1"], folder=folder, timeout=200)
+    done = jobs.verify("--json", "--backend", "gloo", job.identity, folder=folder)
+    report = json.loads(done.stdout)
+
+    assert done.returncode == report["status"] == Cause.VERIFIED, done.stdout
+    assert "4 ranks in slurm-" in next(check["evidence"] for check in report["checks"] if check["name"] == "records")
+
+
+def test_an_unknown_job(jobs):
+    """A number that no job has is said to be unknown."""
+    done = jobs.verify("999999")
+
+    assert done.returncode == Cause.UNKNOWN_JOB
+    assert "sacct knows no job 999999" in done.stdout
+
+
+def test_a_good_job(jobs):
+    """A job that did what it should passes every check."""
+    done = jobs.verify(jobs.ended("good"))
+
+    assert done.returncode == Cause.VERIFIED, done.stdout
+    assert "8 passed: every check passed (status 0)" in done.stdout
+
+
+def test_a_job_that_was_requeued_and_ended(jobs):
+    """A job that was requeued and then completed passes, and its earlier attempt is told."""
+    done = jobs.verify(jobs.ended("again"))
+
+    assert done.returncode == Cause.VERIFIED, done.stdout
+    assert "says sacct; attempt 2, the earlier ended REQUEUED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "sentence"),
+    [
+        ("failed", Cause.FAILED, "FAILED 3:0, 2 nodes (node[1-2]), elapsed 00:"),
+        ("step-failed", Cause.FAILED, "0 (python3) is FAILED 1:0; expected COMPLETED 0:0"),
+        ("cancelled", Cause.CANCELLED, "CANCELLED 0:0, 2 nodes (node[1-2]), elapsed 00:"),
+        ("out-of-memory", Cause.OUT_OF_MEMORY, ".0 is OUT_OF_MEMORY 0:125; expected COMPLETED 0:0"),
+        ("node-fail", Cause.NODE_FAIL, "NODE_FAIL 0:0, 2 nodes (node[3-4]), elapsed 00:"),
+        ("nothing", Cause.RAN_NOTHING, ".batch, and no step of srun"),
+        ("no-records", Cause.RAN_NOTHING, ".out that it started"),
+        ("one-host", Cause.HOSTS, "both ranks ran on node1; the job was given node[1-2]"),
+        ("alone", Cause.WORLD_SIZE, "world size 1, 2 times, instead of 2: rank 0 is pid "),
+        ("timeout", Cause.TIMEOUT, "TIMEOUT 0:0, 2 nodes (node[1-2]), elapsed 00:01:"),
+    ],
+)
+def test_a_bad_job(jobs, dead, name, cause, sentence):
+    """Each way in which a real job goes wrong has its own status, its own sentence, and a next step."""
+    if name == "out-of-memory":
+        assert jobs.state.plugins["constrain"], "this machine has no cgroup version 1: no memory limits"
+    done = jobs.verify(jobs.ended(name))
+
+    assert done.returncode == cause, done.stdout
+    lines = done.stdout.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("FAILED"))
+    assert sentence in lines[first]
+    assert lines[first + 1].strip().startswith("next: ")
