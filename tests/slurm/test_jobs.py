@@ -91,7 +91,7 @@ def site(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
         Specification(
             name=name,
             slurm=generation,
-            nodes=8,
+            nodes=16,
             cpus=72,
             memory="1024G",
             gpus_per_node=8,
@@ -133,7 +133,7 @@ def test_slurm_takes_profiles_and_examples(slurm: State, site: State, tmp_path: 
                 text = rendered(profile=profile, cluster=name, framework=framework, script="train.py")
                 (tmp_path / f"{profile}-{name}-{framework}.sbatch").write_text(text, encoding="utf-8")
     for path in CONFIGURATIONS:
-        size = ["--set", "nodes=8", "--set", "cpus_per_node=16"] if path.stem == "svgd" else []
+        size = ["--set", "nodes=16", "--set", "cpus_per_node=32"] if path.stem == "svgd" else []
         script = tmp_path / f"{path.stem}.sbatch"
         command = [sys.executable, PROGRAM, "--config", path, "--script", "train.py", *size, "--output", script]
         subprocess.run(command, check=True)

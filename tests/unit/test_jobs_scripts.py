@@ -245,6 +245,15 @@ def test_no_value_makes_a_line(trial):
         assert text.splitlines(keepends=True)[-1].endswith('"${PROGRAM[@]}" "$@"\n')
 
 
+def test_a_value_that_makes_a_line_is_seen():
+    """A line end that gets past the checks makes lines, so the comparison above can fail, and so can Slurm."""
+    one = jobs.specify(Layer("here", {"nodes": 1, "cpus_per_node": 1, "script": "a.py"})).specification
+    wrong = one.model_copy(update={"partition": "a\n#SBATCH --nodes=9", "arguments": ["a\nb"]})  # checks nothing
+
+    assert len(without_note(jobs.render(wrong))) > len(without_note(jobs.render(one))) + 2
+    assert "#SBATCH --nodes=9" in jobs.render(wrong).splitlines()
+
+
 def without_note(text: str) -> list[str]:
     """Lines of a script, as bash, Slurm and an editor count them, without the note for shellcheck."""
     return [line for line in text.splitlines() if not line.startswith("# shellcheck disable=SC1003")]
