@@ -112,6 +112,7 @@ modules_to_load:
         ("mem-per-cpu: 8G", ["did you mean memory_per_cpu?"]),
         ("xyzzy: 1", ["there are script, arguments"]),
         ("1: 2", ["unknown key 1"]),
+        ("node:\n", ["a.yaml:1: unknown key 'node'"]),
         ("memory_per_cpu: 8GB", ["a.yaml:1: memory_per_cpu is '8GB'", 'memory_per_cpu: "8G"']),
         ("memory_per_cpu: 8", ["memory_per_cpu is 8"]),
         ("memory_per_cpu: 0G", ["memory_per_cpu is '0G'"]),

@@ -150,7 +150,7 @@ def specify(*layers: Layer) -> Job:
         if isinstance(named.get(kind), str) and named[kind] in presets
     ]
     merged = Merged([*bases, *layers])
-    wrong = [problem_with_key(key, merged.origins[(key,)]) for key in merged.values if not known(key)]
+    wrong = [problem_with_key(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
     try:
         values = {key: value for key, value in merged.values.items() if known(key)}
         specification = JobSpecification.model_validate(values)
