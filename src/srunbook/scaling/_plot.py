@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from srunbook.scaling._statistics import Interval
-    from srunbook.scaling._table import Table
+from srunbook.scaling._statistics import Interval
+from srunbook.scaling._table import Table
 
 COLOUR = "#1f5f99"
 

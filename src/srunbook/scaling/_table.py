@@ -66,7 +66,7 @@ class Table:
 
     @property
     def base(self) -> Row:
-        """The base case: the smallest size that was measured."""
+        """The base case, which is the smallest size that was measured."""
         return self.rows[0]
 
     def text(self) -> str:

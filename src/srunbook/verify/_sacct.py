@@ -33,7 +33,7 @@ class Accounting:
 
     @property
     def attempts(self) -> list[list[SacctRow]]:
-        """Rows of each attempt, the last one last: a job that was requeued has several."""
+        """Rows of each attempt, the last one last. A job that was requeued has several."""
         return split_attempts(self.rows)
 
     @property
