@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from srunbook import verify
 from srunbook.slurm import SACCT_FIELDS, parse_sacct
@@ -614,3 +616,38 @@ def test_a_log_elsewhere_is_not_proven(left):
 
     assert report.cause is Cause.NOT_PROVEN
     assert any("sacct -j 17 --format=WorkDir" in check.next_step for check in report.checks)
+
+
+# Whatever stands in the files
+
+GOOD_LOG = "\n".join([start(0, world_size=1), *map(epoch_line, (1, 2, 3)), end(0)])
+GOOD_METRICS = "\n".join([COLUMNS, *map(epoch_row, (1, 2, 3))])
+
+
+def torn(text: str) -> st.SearchStrategy[str]:
+    """A text with a piece of it replaced by something else."""
+    cut = st.tuples(st.integers(0, len(text)), st.integers(0, 40), st.text(max_size=20))
+    return cut.map(lambda place: text[: place[0]] + place[2] + text[place[0] + place[1] :])
+
+
+@given(
+    torn(GOOD_LOG),
+    torn(GOOD_METRICS),
+    st.sampled_from([0, None]),
+    st.text(st.characters(exclude_characters="\n|"), max_size=5),
+)
+def test_a_torn_file_is_judged(log, metrics, rank, host):
+    """Whatever stands in logs, metrics and accounting, the verifier gives a report in each of its forms."""
+    rows = tuple(parse_sacct(f"{HEADER}\n{COMPLETED}".replace("node[1-2]", f"node[{host}]")))
+    artefacts = verify.Artefacts(
+        "17",
+        Accounting(rows),
+        (verify.parse_log("rank_0.log", rank, log.splitlines()),),
+        results=Path("results"),
+        sizes={"metrics.csv": len(metrics)},
+        metrics=metrics,
+    )
+    report = verify.judge(artefacts)
+
+    assert all(form() for form in (report.text, report.markdown, report.json))
+    assert len(report.checks) == 13
