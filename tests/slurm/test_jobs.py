@@ -172,6 +172,21 @@ def test_program_gets_what_was_given(slurm: State, tmp_path: Path) -> None:
     assert (folder / "logs").is_dir()
 
 
+def test_script_is_piped_to_sbatch(slurm: State, tmp_path: Path) -> None:
+    """A script that sbatch reads from a pipe runs as well, and its log is where the link in logs/ leads."""
+    (tmp_path / "hello.py").write_text('print("hello")\n', encoding="utf-8")
+    script = tmp_path / "piped.sbatch"
+    values = {"nodes": 2, "cpus_per_node": 1, "time_limit": "00:05:00", "exclusive": False}
+    script.write_text(rendered(script="hello.py", virtual_environment="~/jax-env", **values), encoding="utf-8")
+    folder = cluster.stage(slurm, script)
+    piped = ["bash", "-c", "cat piped.sbatch | sbatch --parsable --wait"]
+    submitted = cluster.capture(slurm, piped, folder=folder, timeout=60)
+    assert submitted.returncode == 0, submitted.stderr
+    log = cluster.capture(slurm, ["cat", f"logs/hello_{submitted.stdout.strip()}.out"], folder=folder)
+
+    assert sorted(log.stdout.splitlines()) == ["0: hello", "1: hello"]
+
+
 @pytest.mark.parametrize(
     ("framework", "program", "values"),
     [
