@@ -63,6 +63,19 @@ def test_interval_covers():
     assert 0.965 < hits / 2000 < 0.99  # 97.9% by theory
 
 
+def test_ratio_covers():
+    """Of many ratios of skewed samples, at least as many hold the true ratio as they promise."""
+    draw = random.Random(1)
+
+    def sample(scale: float) -> list[float]:
+        return [scale * (1.0 + draw.expovariate(5.0)) for _ in range(10)]
+
+    ratios = [scaling.ratio_interval(sample(2.0), sample(1.0)) for _ in range(2000)]
+
+    assert all(ratio.confidence >= 0.95 for ratio in ratios)
+    assert sum(ratio.low <= 2.0 <= ratio.high for ratio in ratios) / 2000 >= 0.95
+
+
 @given(series)
 def test_median_lies_within(samples):
     """The median lies between the ends, which are samples; the order of the samples does not matter."""
@@ -171,13 +184,13 @@ def test_the_text_states_what_it_must():
         "Strong scaling: the same work for any number of nodes.",
         "Base case: 2 nodes, median 4 s of 12 repeats.",
         "10 to 12 repeats. Medians, with intervals of at least 95% in brackets",
-        "Nothing was measured below 2 or beyond 4 nodes",
+        "Nothing was measured below 2 nodes or beyond 4, and nothing is said of it.",
         "Measured with: cores 2, cpu_quota 0.5, batch_size 64.",
         "Source: python bench/x.py at abc, 2026-11-20.",
     ):
         assert sentence in text
-    assert "Fewer than" not in text
-    assert "Not valid" not in text
+    for warning in ("Fewer than", "Too few", "Not valid", "More than"):
+        assert warning not in text
 
 
 def test_few_repeats_are_confessed():
@@ -192,7 +205,16 @@ def test_shared_cores_are_confessed():
     """More processes than cores, and no quota, is said not to be valid."""
     table = scaling.strong(measurement({1: [4.0] * 10, 4: [2.5] * 10}, {"cores": 2}))
 
-    assert "Not valid beyond 2 nodes: all share 2 cores of one machine" in table.text()
+    assert "Not valid beyond 2 nodes: all share the 2 cores of one machine" in table.text()
+
+
+def test_better_than_ideal_is_doubted():
+    """An efficiency that is above 100% with all of its interval points at the base case."""
+    samples = {1: [4.0] * 10, 2: [1.5] * 10, 4: [0.99] * 9 + [1.5]}
+    text = scaling.strong(measurement(samples)).text()
+
+    assert "More than 100% for nodes 2, 4: look for what is wrong with the base case." in text
+    assert "Base case: 1 node, " in text
 
 
 def test_where_chooses():

@@ -37,8 +37,8 @@ def plot(table: Table, path: Path) -> None:
         for axes in (left, right):
             axes.set_xlabel(table.over)
             axes.set_xticks(counts)
-            axes.set_ylim(bottom=0)
-        figure.suptitle(f"{table.kind} scaling, base {table.base.count} {table.over}", fontsize="medium")
+            axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
+        figure.suptitle(f"{table.kind} scaling, base {table.sized(table.base.count)}", fontsize="medium")
         ending = path.suffix.removeprefix(".") or "svg"
         stream = io.BytesIO()
         metadata = {"Date": None} if ending == "svg" else {}

@@ -88,7 +88,7 @@ class Table:
         repeats = sorted({row.repeats for row in self.rows})
         notes = [
             KINDS[self.kind].format(over=self.over),
-            f"Base case: {base.count} {self.over}, median {base.time.value:.4g} s of {base.repeats} repeats.",
+            f"Base case: {self.sized(base.count)}, median {base.time.value:.4g} s of {base.repeats} repeats.",
             f"{' to '.join(map(str, dict.fromkeys([repeats[0], repeats[-1]])))} repeats. Medians, with intervals of at "
             f"least {self.confidence:.0%} in brackets: nonparametric for the times, for the ratios from the ends of "
             "two such intervals.",
@@ -100,14 +100,23 @@ class Table:
         if weak:
             lowest = min(row.efficiency.confidence for row in weak)
             notes.append(f"Too few for {self.confidence:.0%}: the least certain interval holds with {lowest:.0%} only.")
+        better = [str(row.count) for row in self.rows if row.efficiency.low > 1]
+        if better:
+            notes.append(
+                f"More than 100% for {self.over} {', '.join(better)}: look for what is wrong with the base case."
+            )
         notes += [self._limits(), *self._crowded()]
         facts = ", ".join(f"{name} {value}" for name, value in {**self.facts, **self.where}.items())
         return [*notes, *([f"Measured with: {facts}."] if facts else []), *([self.source] if self.source else [])]
 
+    def sized(self, count: int) -> str:
+        """A size in words, such as `1 node` and `2 nodes`."""
+        return f"{count} {self.over.removesuffix('s') if count == 1 else self.over}"
+
     def _limits(self) -> str:
         largest = self.rows[-1].count
         return (
-            f"Nothing was measured below {self.base.count} or beyond {largest} {self.over}, and nothing is said of it."
+            f"Nothing was measured below {self.sized(self.base.count)} or beyond {largest}, and nothing is said of it."
         )
 
     def _crowded(self) -> list[str]:
@@ -117,7 +126,7 @@ class Table:
         if not isinstance(cores, (int, float)) or quota or self.rows[-1].count <= cores:
             return []
         return [
-            f"Not valid beyond {cores} {self.over}: all share {cores} cores of one machine, without a quota for each."
+            f"Not valid beyond {self.sized(int(cores))}: all share the {cores} cores of one machine, without quotas."
         ]
 
 
