@@ -115,7 +115,7 @@ def slurm(session: nox.Session) -> None:
     """Every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`). Needs Linux and root."""
     environment(session)
     chosen = [argument for argument in session.posargs if not argument.startswith("-") and "/" in argument]
-    python(session, "-m", "pytest", *([] if chosen else ["tests/slurm"]), *session.posargs)
+    python(session, "-m", "pytest", *([] if chosen else ["tests/slurm", "tests/faults"]), *session.posargs)
 
 
 @nox.session(default=False)

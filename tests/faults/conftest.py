@@ -8,6 +8,7 @@ bench/results/faults.json.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +62,7 @@ class Trial:
     def __init__(self, state: State, until: Callable[..., object], identity: str, folder: str) -> None:
         self.state, self.until, self.identity, self.inside = state, until, identity, folder
         self.folder = state.folder / folder.removeprefix("/")
-        self.began = time.time()
+        self.asked, self.said = -math.inf, {}
 
     def file(self, suffix: str) -> str:
         """What the job has written to its log of that suffix."""
@@ -103,9 +104,12 @@ class Trial:
         return now
 
     def shown(self) -> dict[str, str]:
-        """What `scontrol show job` says."""
-        result = cluster.capture(self.state, ["scontrol", "--oneliner", "show", "job", self.identity])
-        return dict(re.findall(r"(\w+)=(\S*)", result.stdout))
+        """What `scontrol show job` says, asked three times a second at most: each time costs a process."""
+        if time.monotonic() > self.asked + 0.3:
+            result = cluster.capture(self.state, ["scontrol", "--oneliner", "show", "job", self.identity])
+            self.said = dict(re.findall(r"(\w+)=(\S*)", result.stdout))
+            self.asked = time.monotonic()
+        return self.said
 
     def starts(self) -> int:
         """How often the script has begun since the last save."""
@@ -118,7 +122,8 @@ class Trial:
 
     def has_ended(self) -> bool:
         """Whether it is neither waiting nor running."""
-        return self.shown().get("JobState") not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED")
+        alive = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED")
+        return self.shown().get("JobState", "RUNNING") not in alive
 
     def await_restart(self, seconds: float) -> float:
         """Waits until the job is in the queue again and its processes are gone; returns when that was."""

@@ -134,8 +134,8 @@ def beside_a_server(healed, submit):
 def test_a_port_in_use_is_avoided(beside_a_server, changed, outcomes, until):
     """Row 14: a job whose port is taken uses the next, where a stranger does no harm; without that it never begins."""
     fault = "wait:0:5:data"
-    trial, port, at = beside_a_server("run_distributed", fault)
     endless, _, began = beside_a_server(changed("run_distributed", "/dev/tcp"))
+    trial, port, at = beside_a_server("run_distributed", fault)  # its next port is not that of the other job
     reached = trial.await_fault(fault) - at
     line = STRANGER.format(port=port + 1)
     said = cluster.capture(trial.state, ["python3", "-c", line], user=cluster.SECOND_USER, member="node3")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
+import torch
 
+import srunbook
+from srunbook.formats import Configuration, Measurement, write_measurement
+
+RESULT = Path(__file__).resolve().parents[2] / "bench" / "results" / "goodput.json"
 SEED = 18
 STEPS = 7000
 """Steps of the whole training."""
@@ -49,8 +55,20 @@ def seconds_of_a_step(submit, interval: int) -> float:
     return (ended - began) / 1260
 
 
+def record(slurm: str, **samples: float) -> None:
+    """Writes what came out."""
+    name = "kills at random steps"
+    measurement = Measurement.taken_now(
+        "nox -s slurm -- tests/faults --full --record",
+        [Configuration(name, {"fault": name}, {key: [float(f"{x:.3g}")] for key, x in samples.items()})],
+        versions={"srunbook": srunbook.__version__, "slurm": slurm, "torch": torch.__version__},
+        parameters={"seed": SEED, "steps": STEPS, "steps_between_kills": BETWEEN_KILLS, "save_every": INTERVAL},
+    )
+    write_measurement(RESULT, measurement)
+
+
 @pytest.mark.timeout(900)
-def test_goodput_under_kills(healed, submit, outcomes, request):
+def test_goodput_under_kills(healed, submit, request):
     """Row 18: under kills at random steps, the share of useful time is within 10% of the prediction."""
     if not request.config.getoption("--full"):
         pytest.skip("takes five minutes: --full")
@@ -79,13 +97,15 @@ def test_goodput_under_kills(healed, submit, outcomes, request):
     goodput = STEPS * step / (ended - began)
     restart = sum(restarts) / len(restarts)
     expected = predicted(step, save, restart)
-    outcomes(
-        18,
-        f"{len(restarts)} kills at random steps",
-        "useful time within 10% of the prediction of Young and Daly",
-        useful_percent=100 * goodput,
-        predicted_percent=100 * expected,
-        over_s=restart,
-    )
+    if request.config.getoption("--record"):
+        record(
+            slurm=healed.root["slurm"],
+            kills=len(restarts),
+            step_ms=1000 * step,
+            save_ms=1000 * save,
+            restart_s=restart,
+            useful_percent=100 * goodput,
+            predicted_percent=100 * expected,
+        )
 
     assert abs(goodput / expected - 1) <= 0.1
