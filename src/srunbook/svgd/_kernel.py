@@ -1,0 +1,175 @@
+"""The direction in which particles move, in tiles: no array has n x n x d elements, and none n x n.
+
+Particles x_i with scores s_i = grad log p(x_i) move along (Liu and Wang 2016, equation 8)
+
+    phi_i = 1/n sum_j [ k_ji s_j + grad_j k_ji ],    k_ji = exp(-|x_j - x_i|^2 / h)
+
+With C the particles without their mean, the gradient of the kernel makes this two matrix products:
+
+    phi = 1/n [ K (S - 2/h C) + 2/h diag(K 1) C ]
+
+A column of ones beside S - 2/h C gives K 1 with the same product, and the exponents are one product, too:
+-|c_j - c_i|^2 / h = (c_j, 1, -|c_j|^2 / h) (2 c_i / h, -|c_i|^2 / h, 1)'.
+
+All functions here run inside `jax.shard_map`: they see the rows of one device.
+"""
+
+from __future__ import annotations
+
+# mypy: disable-error-code="no-untyped-call"
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+AXIS = "particles"
+"""Name of the axis of the mesh."""
+
+TILE_CPU = 1 << 20
+"""Elements of the kernel matrix that are computed at a time on a CPU: 4 MiB of float32 stay in its caches."""
+
+TILE_OTHER = 1 << 26
+"""The same on GPUs, which need more work at a time."""
+
+MOST_TARGETS = 8192
+"""Columns of a tile on a CPU, so that it keeps rows to multiply."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How particles lie on devices.
+
+    Args:
+        n: Number of particles, without those that only fill up the last devices.
+        shards: Number of devices.
+        ring: Whether particles travel from device to device, in place of being gathered on each.
+        on_cpu: Whether the devices are CPUs.
+    """
+
+    n: int
+    shards: int
+    ring: bool
+    on_cpu: bool
+
+    @property
+    def rows(self) -> int:
+        """Particles of each device, with those that fill up."""
+        return -(-self.n // self.shards)
+
+    @property
+    def padded(self) -> int:
+        """Particles of all devices, with those that fill up."""
+        return self.rows * self.shards
+
+    def mask(self) -> Array:
+        """Which rows of this device are particles, shape (rows,)."""
+        return lax.axis_index(AXIS) * self.rows + jnp.arange(self.rows) < self.n
+
+
+def product(left: Array, right: Array) -> Array:
+    """Matrix product in the full precision of its type, also on GPUs."""
+    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+
+
+def centre(x: Array, layout: Layout) -> Array:
+    """Particles without the mean of all of them, shape (rows, d); zero where a row only fills up.
+
+    The distances that products give lose their digits where the particles are far from the origin.
+    """
+    mask = layout.mask()[:, None]
+    mean = lax.psum(jnp.sum(jnp.where(mask, x, 0), axis=0), AXIS) / layout.n
+    return jnp.where(mask, x - mean, 0)
+
+
+def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout) -> Array:
+    """The direction with the kernel exp(-|x - y|^2 / h).
+
+    Args:
+        centred: Particles without their mean, shape (rows, d).
+        scores: Gradients of the log density, shape (rows, d); zero where a row only fills up.
+        h: The bandwidth, a squared length.
+        layout: How the particles lie.
+
+    Returns:
+        The direction, shape (rows, d).
+    """
+    pull = scores - (2 / h) * centred
+    real = layout.mask()[:, None]
+    sources = jnp.concatenate([centred, jnp.where(real, pull, 0), real.astype(centred.dtype)], axis=1)
+    one = jnp.ones_like(centred[:, :1])
+    targets = jnp.concatenate([(2 / h) * centred, -squared_norms(centred) / h, one], axis=1)
+    if layout.ring:
+        sums = _around(targets, sources, h, layout)
+    else:
+        sums = _tiles(targets, lax.all_gather(sources, AXIS, tiled=True), h, layout)
+    return (sums[:, :-1] + (2 / h) * sums[:, -1:] * centred) / layout.n
+
+
+def linear_direction(x: Array, scores: Array, layout: Layout) -> Array:
+    """The direction with the kernel x.y + 1: mean(s) + (1/n S'X) x_i + x_i, of which all devices sum one matrix."""
+    x = jnp.where(layout.mask()[:, None], x, 0)
+    outer, total = lax.psum((product(scores.T, x), jnp.sum(scores, axis=0)), AXIS)
+    direction: Array = total / layout.n + product(x, outer.T) / layout.n + x
+    return direction
+
+
+def squared_norms(x: Array) -> Array:
+    """Squared lengths of the rows, shape (rows, 1)."""
+    return jnp.sum(x * x, axis=1, keepdims=True)
+
+
+def _around(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
+    """Sums over all sources, which travel once around the ring of devices."""
+    to_next = [(shard, (shard + 1) % layout.shards) for shard in range(layout.shards)]
+
+    def visit(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        sums, travelling = carry
+        sums = sums + _tiles(targets, travelling, h, layout)
+        return (sums, lax.ppermute(travelling, AXIS, to_next)), None
+
+    d = targets.shape[1] - 2
+    start = jnp.zeros((targets.shape[0], d + 1), targets.dtype)
+    return lax.scan(visit, (start, sources), None, length=layout.shards)[0][0]
+
+
+def _tiles(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
+    """For each target the sum of the sources' last columns, weighted with the kernel.
+
+    Args:
+        targets: (2 c / h, -|c|^2 / h, 1), shape (m, d + 2).
+        sources: (c, what is summed), shape (s, d + d + 1).
+        h: The bandwidth.
+        layout: Says what computes.
+
+    Returns:
+        The sums, shape (m, d + 1).
+    """
+    d = targets.shape[1] - 2
+    centred, summed = sources[:, :d], sources[:, d:]
+    left = jnp.concatenate([centred, jnp.ones_like(centred[:, :1]), -squared_norms(centred) / h], axis=1)
+    pieces = -(-targets.shape[0] // MOST_TARGETS) if layout.on_cpu else 1
+    columns = -(-targets.shape[0] // pieces)
+    height = max(1, (TILE_CPU if layout.on_cpu else TILE_OTHER) // columns)
+    lefts, summeds = blocks(left, height), blocks(summed, height)
+
+    def of_piece(piece: Array) -> Array:
+        right = piece.T
+
+        def add(sums: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+            kernel = jnp.exp(jnp.minimum(product(block[0], right), 0))
+            return sums + product(block[1].T, kernel), None
+
+        return lax.scan(add, jnp.zeros((d + 1, columns), targets.dtype), (lefts, summeds))[0]
+
+    if pieces == 1:
+        return of_piece(targets).T
+    sums = lax.map(of_piece, blocks(targets, columns))
+    return jnp.moveaxis(sums, 1, 2).reshape(-1, d + 1)[: targets.shape[0]]
+
+
+def blocks(rows: Array, height: int) -> Array:
+    """Rows in blocks of one height, shape (blocks, height, columns); zeros fill up the last."""
+    count = -(-rows.shape[0] // height)
+    height = -(-rows.shape[0] // count)
+    padded = jnp.pad(rows, ((0, count * height - rows.shape[0]), (0, 0)))
+    return padded.reshape(count, height, rows.shape[1])

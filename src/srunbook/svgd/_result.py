@@ -1,0 +1,86 @@
+"""What SVGD returns, and how it fails."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Numbers in the type of the particles: float32, or float64 with JAX_ENABLE_X64=1."""
+
+SLOW = 1.5
+"""A process is called slow when its scores take so many times as long as the median process's."""
+
+
+class SVGDError(RuntimeError):
+    """The particles cannot go on: scores that are not finite, or processes that do not start alike."""
+
+
+class DimensionWarning(UserWarning):
+    """There are too few particles for so many dimensions: the variance will come out too small."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The direction in which particles would move now.
+
+    Args:
+        phi: The direction, shape (n, d).
+        bandwidth: The bandwidth h of the kernel, a squared length.
+    """
+
+    phi: Floats
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class ProcessTiming:
+    """How long one process takes for the scores of its particles.
+
+    Args:
+        process_id: Number of the process.
+        host: Name of its node.
+        score_seconds: One sample for each report, in seconds, without waiting for others.
+    """
+
+    process_id: int
+    host: str
+    score_seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SVGDResult:
+    """Particles that stand for the distribution, the same on all processes, and how they came there.
+
+    Args:
+        particles: The particles, shape (n, d).
+        steps: Number of steps that they have made in all, also before a restart.
+        first_step: Number of steps that were there before this run: 0, or those of a checkpoint.
+        bandwidths: The bandwidth h of each step of this run, a squared length.
+        phi_rms: Length of the direction at each step of this run, root mean square over the particles.
+        seconds: How long this run took, with compilation, in seconds.
+        stopped: Whether a stop signal ended it before its time. It is saved, and the next run goes on from there.
+        timings: Times of each process, where a timing log was asked for.
+    """
+
+    particles: Floats
+    steps: int
+    first_step: int
+    bandwidths: Floats
+    phi_rms: Floats
+    seconds: float
+    stopped: bool = False
+    timings: tuple[ProcessTiming, ...] = ()
+
+    @property
+    def slow_processes(self) -> tuple[ProcessTiming, ...]:
+        """The processes whose scores take more than 1.5 times as long as those of the median process."""
+        medians = [statistics.median(timing.score_seconds) for timing in self.timings if timing.score_seconds]
+        if len(medians) < 2:
+            return ()
+        limit = SLOW * statistics.median(medians)
+        return tuple(timing for timing in self.timings if statistics.median(timing.score_seconds) > limit)

@@ -1,0 +1,259 @@
+"""One run: the compiled loop in pieces, with reports, checkpoints and stops between them."""
+
+from __future__ import annotations
+
+# mypy: disable-error-code="no-untyped-call"
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import PartitionSpec as Spec
+
+from srunbook.checkpoint import CheckpointError, Checkpoints
+from srunbook.svgd._result import Floats, ProcessTiming, SVGDError, SVGDResult
+
+if TYPE_CHECKING:
+    from srunbook.checkpoint import StopSignal
+    from srunbook.svgd._sampler import SVGD
+
+
+class Run:
+    """One call of `SVGD.run`.
+
+    Args:
+        sampler: The settings.
+        key: The random key.
+        start: The particles to start from, shape (n, d).
+        every: Steps between two reports.
+        checkpoint: Directory of checkpoints, or None.
+        stop: The stop signal, or None.
+        timing_log: File for the times of the processes, or None.
+        progress: Whether process 0 prints a line at every report.
+    """
+
+    def __init__(
+        self,
+        sampler: SVGD,
+        key: Array,
+        start: Floats,
+        every: int,
+        checkpoint: str | os.PathLike[str] | None,
+        stop: StopSignal | None,
+        timing_log: str | os.PathLike[str] | None,
+        *,
+        progress: bool,
+    ) -> None:
+        self.began = time.perf_counter()
+        self.sampler = sampler
+        self.key = key
+        self.every = every if progress or checkpoint or stop or timing_log else None
+        self.stop = stop
+        self.progress = progress
+        self.layout = sampler._layout(len(start))
+        self._check_same(start)
+        self.checkpoints = _checkpoints(checkpoint) if checkpoint else None
+        self.clock = _Clock(sampler, Path(timing_log)) if timing_log else None
+        self.step = 0
+        self.state = self._place(start, None)
+        if self.checkpoints:
+            self._restore(self.checkpoints)
+
+    def go(self, n_steps: int) -> SVGDResult:
+        """Computes until there are so many steps, or a signal stops it."""
+        first, reports, stopped = self.step, 0, False
+        traces: list[tuple[Floats, Floats]] = []
+        pairs = self.sampler._pairs(self.key, self.layout.n)
+        while self.step < n_steps and not stopped:
+            length = n_steps - self.step
+            if self.every is not None:
+                length = min(length, self.every - self.step % self.every)
+            before = time.perf_counter()
+            traces.append(self._advance(length, pairs))
+            reports += 1
+            if self.clock:
+                self.clock.take(self.step, self.state[0])
+            if self.progress and jax.process_index() == 0:
+                self._say(n_steps, traces[-1], (time.perf_counter() - before) / length)
+            if self.stop is not None:
+                stopped = self.stop.requested(reports)
+            if self.checkpoints:
+                self._save(self.checkpoints)
+        empty = np.zeros(0, self.state[0].dtype)
+        return SVGDResult(
+            particles=self.sampler.gathered(self.state[0])[: self.layout.n],
+            steps=self.step,
+            first_step=first,
+            bandwidths=np.concatenate([empty, *(trace[0] for trace in traces)]),
+            phi_rms=np.concatenate([empty, *(trace[1] for trace in traces)]),
+            seconds=time.perf_counter() - self.began,
+            stopped=stopped,
+            timings=self.clock.timings() if self.clock else (),
+        )
+
+    def _advance(self, length: int, pairs: np.ndarray[Any, Any]) -> tuple[Floats, Floats]:
+        program = self.sampler._program(self.layout, length)
+        batch_key = jax.random.fold_in(self.key, 2)
+        self.state, trace = program(self.state, np.int32(self.step), self.sampler._data, pairs, batch_key)
+        bandwidths, phi_rms, wrong = (self.sampler.gathered(array) for array in trace)
+        if wrong.any() or not np.isfinite(phi_rms).all():
+            at = int(np.argmax((wrong > 0) | ~np.isfinite(phi_rms)))
+            raise SVGDError(
+                f"step {self.step + at + 1}: the score of {int(wrong[at])} of {self.layout.n} particles is not finite. "
+                "Is the log density finite wherever particles go, or are the steps too long? For positive parameters "
+                "let the particles be their logarithms; or use a smaller step, as in optimizer=optax.adam(0.01)"
+            )
+        self.step += length
+        return bandwidths, phi_rms
+
+    def _say(self, n_steps: int, trace: tuple[Floats, Floats], seconds: float) -> None:
+        line = f"step {self.step} of {n_steps}: direction {trace[1][-1]:.3g}, bandwidth {trace[0][-1]:.3g}, "
+        sys.stdout.write(f"{line}{1e3 * seconds:.3g} ms a step\n")
+        sys.stdout.flush()
+
+    # The state: particles and the optimizer's memory, of which some arrays have a row for each particle.
+
+    def _rowwise(self) -> list[bool]:
+        """Which arrays of the optimizer have a row for each particle: those that grow with their number."""
+
+        def shapes(rows: int) -> list[tuple[int, ...]]:
+            like = jax.ShapeDtypeStruct((rows, *self.shape[1:]), self.dtype)
+            return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(self.sampler.optimizer.init, like))]
+
+        return [one != other for one, other in zip(shapes(3), shapes(5), strict=True)]
+
+    def _place(self, particles: Floats, memory: list[Any] | None) -> tuple[Array, Any]:
+        """Particles and memory on the devices; a fresh memory where none is given."""
+        self.shape, self.dtype = particles.shape, particles.dtype
+        spread = self.sampler._spread(particles, self.layout)
+        init = self.sampler.optimizer.init
+        rowwise = self._rowwise()
+        like = jax.eval_shape(init, jax.ShapeDtypeStruct(spread.shape, spread.dtype))
+        leaves, tree = jax.tree.flatten(like)
+        specs = [self.sampler._sharding(Spec(*(("particles",) if wide else ()))) for wide in rowwise]
+        if memory is None:
+            return spread, jax.jit(init, out_shardings=jax.tree.unflatten(tree, specs))(spread)
+        placed = []
+        for value, leaf, spec, wide in zip(memory, leaves, specs, rowwise, strict=True):
+            if wide:
+                placed.append(self.sampler._spread(value, self.layout))
+            else:
+                whole = np.asarray(value, leaf.dtype)
+                placed.append(jax.make_array_from_callback(whole.shape, spec, whole.__getitem__))
+        return spread, jax.tree.unflatten(tree, placed)
+
+    def _tensors(self) -> dict[str, Any]:
+        """Everything that a restart needs, whole and without rows that only fill up."""
+        n, gathered = self.layout.n, self.sampler.gathered
+        tensors = {"particles": gathered(self.state[0])[:n], "key": np.asarray(jax.random.key_data(self.key))}
+        for number, (leaf, wide) in enumerate(zip(jax.tree.leaves(self.state[1]), self._rowwise(), strict=True)):
+            tensors[f"optimizer.{number}"] = gathered(leaf)[:n] if wide else gathered(leaf)
+        return tensors
+
+    def _save(self, checkpoints: Checkpoints) -> None:
+        checkpoints.save(self.step, self._tensors(), {"form": "srunbook.svgd 1"})
+
+    def _restore(self, checkpoints: Checkpoints) -> None:
+        expected = self._tensors()
+        restored = checkpoints.restore(expect=expected)
+        if restored is None:
+            return
+        if not np.array_equal(restored.tensors["key"], expected["key"]):
+            raise CheckpointError(
+                f"{checkpoints.directory} has a run with another key; give the same key, or another directory"
+            )
+        memory = [restored.tensors[name] for name in expected if name.startswith("optimizer.")]
+        self.step = restored.step
+        self.state = self._place(restored.tensors["particles"], memory)
+
+    def _check_same(self, start: Floats) -> None:
+        """Refuses to start where the processes were given different particles or keys: nothing else would notice."""
+        if jax.process_count() == 1:
+            return
+        from jax.experimental import multihost_utils
+
+        given = hashlib.sha256(start.tobytes() + np.asarray(jax.random.key_data(self.key)).tobytes()).digest()
+        all_given = multihost_utils.process_allgather(np.frombuffer(given[:8], np.uint8))
+        different = [number for number, one in enumerate(all_given) if not np.array_equal(one, all_given[0])]
+        if different:
+            raise SVGDError(
+                f"process {', '.join(map(str, different))} starts from other particles, or with another key, than "
+                "process 0; make both from the same seed on all processes, as in jax.random.key(0)"
+            )
+
+
+def _checkpoints(directory: str | os.PathLike[str]) -> Checkpoints:
+    from jax.experimental import multihost_utils
+
+    return Checkpoints(
+        directory,
+        process_id=jax.process_index(),
+        num_processes=jax.process_count(),
+        barrier=lambda: multihost_utils.sync_global_devices("srunbook.svgd checkpoint"),
+    )
+
+
+class _Clock:
+    """Times each process alone: within a step all wait for the slowest, and so look alike.
+
+    Args:
+        sampler: The settings.
+        path: The log.
+    """
+
+    def __init__(self, sampler: SVGD, path: Path) -> None:
+        self.sampler = sampler
+        self.path = path
+        self.hosts = _told(os.environ.get("SLURMD_NODENAME") or socket.gethostname())
+        self.samples: list[list[float]] = [[] for _ in self.hosts]
+        self._scores = jax.jit(sampler.target.scores)
+
+    def take(self, step: int, particles: Array) -> None:
+        """Takes one sample of each process, and writes them down."""
+        shards = [shard.data for shard in particles.addressable_shards]
+        batch = self.sampler.target.batch(self.sampler._data, jax.random.key(0), jax.numpy.int32(step))
+        if not self.samples[0]:
+            jax.block_until_ready([self._scores(shard, batch) for shard in shards])
+        start = time.perf_counter()
+        jax.block_until_ready([self._scores(shard, batch) for shard in shards])
+        seconds = time.perf_counter() - start
+        if jax.process_count() > 1:
+            from jax.experimental import multihost_utils
+
+            taken = multihost_utils.process_allgather(np.float32(seconds)).reshape(-1)
+        else:
+            taken = np.array([seconds])
+        for samples, value in zip(self.samples, taken, strict=True):
+            samples.append(float(value))
+        if jax.process_index() == 0:
+            rows = [
+                json.dumps({"step": step, "process": number, "host": host, "score_seconds": round(float(value), 7)})
+                for number, (host, value) in enumerate(zip(self.hosts, taken, strict=True))
+            ]
+            with self.path.open("a", encoding="utf-8") as log:
+                log.write("\n".join(rows) + "\n")
+
+    def timings(self) -> tuple[ProcessTiming, ...]:
+        """All samples so far."""
+        return tuple(
+            ProcessTiming(number, host, tuple(samples))
+            for number, (host, samples) in enumerate(zip(self.hosts, self.samples, strict=True))
+        )
+
+
+def _told(name: str) -> list[str]:
+    """What each process says, in their order."""
+    if jax.process_count() == 1:
+        return [name]
+    from jax.experimental import multihost_utils
+
+    width = 64
+    padded = np.frombuffer(name.encode()[:width].ljust(width, b"\0"), np.uint8)
+    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in multihost_utils.process_allgather(padded)]

@@ -1,0 +1,77 @@
+"""The distribution that particles shall stand for: its log density, and data that it may need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+@dataclass(frozen=True)
+class Target:
+    """A log density, up to a constant: `log_density` and, where there are data, the log likelihood of their rows.
+
+    Args:
+        log_density: Of one particle, shape (d,), to a number.
+        log_likelihood: Of one particle and some rows of the data, to the sum over these rows.
+        batch_size: How many rows are drawn at each step, with replacement; None for all.
+        rows: Number of rows of the data.
+    """
+
+    log_density: Callable[[Array], Array]
+    log_likelihood: Callable[[Array, Any], Array] | None = None
+    batch_size: int | None = None
+    rows: int = 0
+
+    @classmethod
+    def checked(
+        cls,
+        log_density: Callable[[Array], Array],
+        log_likelihood: Callable[[Array, Any], Array] | None,
+        data: Any,
+        batch_size: int | None,
+    ) -> Target:
+        """A target whose parts fit together.
+
+        Raises:
+            ValueError: They do not.
+        """
+        if (log_likelihood is None) != (data is None):
+            given = "data" if log_likelihood is None else "log_likelihood"
+            raise ValueError(f"only {given}= is given; log_likelihood= and data= come together")
+        lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
+        if data is not None and (len(lengths) != 1 or 0 in lengths):
+            raise ValueError(f"the arrays of data have {sorted(lengths)} rows; all have the same number, 1 or more")
+        rows = lengths.pop() if lengths else 0
+        if batch_size is not None and not 1 <= batch_size <= rows:
+            raise ValueError(f"batch_size={batch_size} of {rows} rows of data: needs 1 to {rows}")
+        return cls(log_density, log_likelihood, batch_size, rows)
+
+    def batch(self, data: Any, key: Array, step: Array) -> Any:
+        """The rows of a step: the same for all particles, wherever they are."""
+        if self.batch_size is None:
+            return data
+        chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, self.rows)
+        return jax.tree.map(lambda array: jnp.asarray(array)[chosen], data)
+
+    def scores(self, x: Array, batch: Any) -> Array:
+        """Gradients of the log density at each particle, shape (rows, d)."""
+
+        def value(particle: Array) -> Array:
+            total = jnp.asarray(self.log_density(particle))
+            if self.log_likelihood is not None:
+                scale = 1.0 if self.batch_size is None else self.rows / self.batch_size
+                total = total + scale * self.log_likelihood(particle, batch)
+            if total.shape != ():
+                raise ValueError(
+                    f"the log density of one particle has the shape {total.shape}; it is one number, "
+                    "as in lambda x: -0.5 * jnp.sum(x**2)"
+                )
+            return total
+
+        gradients: Array = jax.vmap(jax.grad(value))(x)
+        return gradients

@@ -1,0 +1,159 @@
+"""The series behind all densities and tails: log sum_k w_k(x) a P^k b, with its gradients.
+
+Two kinds of weights are needed: Poisson probabilities with mean x (uniformization, Jensen 1953), and the single term
+k = x of a chain in discrete time. How many terms are needed depends on x, which may be traced, so the loop ends by
+itself; its gradients are computed by a second loop of the same length and not by differentiating the first.
+"""
+
+from __future__ import annotations
+
+# mypy: disable-error-code="no-untyped-call"
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+MOST_TERMS = 100_000
+"""Where more terms are needed the result is NaN: then a rate times a time is about this large."""
+
+LARGEST_EXPONENT = 80.0
+"""Factors of the gradient are cut off here; float32 ends at 88."""
+
+
+class _Path(NamedTuple):
+    """The row vector a P^k, of which the size is kept apart so that it never underflows.
+
+    Args:
+        row: a P^k / exp(size), with sum 1.
+        size: Logarithm of its sum.
+    """
+
+    row: Array
+    size: Array
+
+    @classmethod
+    def normal(cls, row: Array, size: Array) -> _Path:
+        """A path with a row of sum 1."""
+        total = jnp.sum(row)
+        ended = total <= 0
+        return cls(row / jnp.where(ended, 1, total), size + jnp.log(jnp.where(ended, 1, total)))
+
+    def after(self, matrix: Array) -> _Path:
+        """One step later."""
+        return _Path.normal(jnp.matmul(self.row, matrix, precision=lax.Precision.HIGHEST), self.size)
+
+
+def _log_weights(k: Array, x: Array, *, poisson: bool) -> Array:
+    """Logarithms of the weights of term k at each point of x."""
+    if not poisson:
+        return jnp.where(k == x, 0.0, -jnp.inf).astype(x.dtype)
+    real = k.astype(x.dtype)
+    positive = jnp.where(x > 0, x, 1)
+    # Loader (2000): far fewer digits are lost than in k log x - x - log k!
+    away = (real - positive) / positive
+    deviance = positive * ((1 + away) * jnp.log1p(away) - away)
+    later = -deviance - _stirling_error(real) - 0.5 * jnp.log(2 * jnp.pi * jnp.maximum(real, 1))
+    return jnp.where(x > 0, jnp.where(k == 0, -positive, later), jnp.where(k == 0, 0.0, -jnp.inf))
+
+
+def _stirling_error(k: Array) -> Array:
+    """Log k! - log(sqrt(2 pi k) (k / e)^k)."""
+    safe = jnp.maximum(k, 1)
+    inverse = 1 / safe
+    square = inverse * inverse
+    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
+    small = lax.lgamma(safe + 1) - 0.5 * jnp.log(2 * jnp.pi * safe) - safe * jnp.log(safe) + safe
+    return jnp.where(safe < 16, small, series)
+
+
+def _terms(x: Array, *, poisson: bool) -> Array:
+    """How many terms are needed: the Poisson tail beyond is less than 1e-14."""
+    largest = jnp.max(x, initial=0)
+    wanted = jnp.ceil(largest + 8 * jnp.sqrt(largest) + 30) if poisson else largest + 1
+    return jnp.where(wanted <= MOST_TERMS, wanted, 0).astype(jnp.int32)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def log_series(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> Array:
+    """Logarithm of sum_k w_k(x) a P^k b.
+
+    Args:
+        a: Row vector, not negative, shape (m,).
+        matrix: P, not negative, with row sums of at most 1, shape (m, m).
+        b: Column vector, not negative, shape (m,).
+        x: Points, shape (points,): means of Poisson distributions, or numbers of terms.
+        poisson: Which of the two they are.
+
+    Returns:
+        The logarithms, shape (points,); NaN where more than `MOST_TERMS` terms were needed.
+    """
+    return _forward(a, matrix, b, x, poisson)[0]
+
+
+@functools.partial(jax.jit, static_argnums=4)  # called from outside of jit, it is compiled once for each shape
+def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tuple[Array, Any]:
+    count = _terms(x, poisson=poisson)
+
+    def add(k: Array, carry: tuple[_Path, Array, Array]) -> tuple[_Path, Array, Array]:
+        path, highest, total = carry
+        found = jnp.log(jnp.dot(path.row, b)) + path.size + _log_weights(k, x, poisson=poisson)
+        now = jnp.maximum(highest, found)
+        safe = jnp.where(jnp.isfinite(now), now, 0)
+        return path.after(matrix), now, total * jnp.exp(highest - safe) + jnp.exp(found - safe)
+
+    start = _Path.normal(a, jnp.zeros((), a.dtype))
+    nothing = jnp.full(x.shape, -jnp.inf, a.dtype)
+    _, highest, total = lax.fori_loop(0, count, add, (start, nothing, jnp.zeros(x.shape, a.dtype)))
+    result = jnp.where(count > 0, highest + jnp.log(total), jnp.nan)
+    return result, (a, matrix, b, x, result)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Array, Array]:
+    """Gradients of the logarithms.
+
+    With c_k = sum over points of given w_k / result, row_k = a P^k and col_k = P^k b, they are sum c_k col_k for a,
+    sum c_k row_k for b, and for the matrix sum c_k M_k with M_0 = 0 and M_k+1 = M_k P' + row_k' b'.
+    """
+    a, matrix, b, x, result = saved
+    known = jnp.isfinite(result)
+    count = _terms(x, poisson=poisson)
+    shape = matrix.shape
+
+    class _Sums(NamedTuple):
+        of_a: Array
+        of_matrix: Array
+        of_b: Array
+        of_x: Array
+
+    def add(k: Array, carry: Any) -> Any:
+        path, column, outer, sums = carry
+        # column and outer carry the size of the path, too
+        exponent = _log_weights(k, x, poisson=poisson) + path.size - jnp.where(known, result, jnp.inf)
+        factors = jnp.exp(jnp.minimum(exponent, LARGEST_EXPONENT))
+        weight = jnp.sum(given * factors)
+        after = path.after(matrix)
+        ratio = jnp.exp(path.size - after.size)
+        following = jnp.dot(jnp.matmul(path.row, matrix, precision=lax.Precision.HIGHEST), b)
+        sums = _Sums(
+            sums.of_a + weight * column,
+            sums.of_matrix + weight * outer,
+            sums.of_b + weight * path.row,
+            sums.of_x + factors * following,
+        )
+        outer = (jnp.matmul(outer, matrix.T, precision=lax.Precision.HIGHEST) + jnp.outer(path.row, b)) * ratio
+        column = jnp.matmul(matrix, column, precision=lax.Precision.HIGHEST) * ratio
+        return after, column, outer, sums
+
+    start = _Path.normal(a, jnp.zeros((), a.dtype))
+    sums = _Sums(jnp.zeros_like(a), jnp.zeros(shape, a.dtype), jnp.zeros_like(b), jnp.zeros_like(x))
+    column = b * jnp.exp(-start.size)
+    _, _, _, sums = lax.fori_loop(0, count, add, (start, column, jnp.zeros(shape, a.dtype), sums))
+    # d/dx of a Poisson mixture takes each term to the next
+    of_x = given * jnp.where(known, sums.of_x - 1, 0) if poisson else jnp.zeros_like(x)
+    return sums.of_a, sums.of_matrix, sums.of_b, of_x
+
+
+log_series.defvjp(_forward, _backward)

@@ -1,0 +1,259 @@
+"""Phase-type distributions against closed forms, matrix exponentials and each other, in both precisions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import scipy.linalg  # noqa: E402
+import scipy.stats  # noqa: E402
+
+from srunbook.svgd import phase_type  # noqa: E402
+
+
+@pytest.fixture(params=["float32", "float64"])
+def close(request):
+    """Compares numbers in one of the precisions, which JAX computes in meanwhile."""
+    jax.config.update("jax_enable_x64", request.param == "float64")
+    relative = {"float32": 2e-5, "float64": 1e-12}[request.param]
+
+    def compare(found, expected, times=1.0):
+        found = np.asarray(found)
+        assert found.dtype == request.param
+        np.testing.assert_allclose(found, expected, rtol=times * relative, atol=times * relative)
+
+    yield compare
+    jax.config.update("jax_enable_x64", False)
+
+
+def random_chain(states, seed=0):
+    """Initial probabilities and rates of a random chain in continuous time."""
+    random = np.random.default_rng(seed)
+    rates = random.uniform(0, 1, (states, states))
+    np.fill_diagonal(rates, 0)
+    exits = random.uniform(0.05, 1, states)
+    return random.dirichlet(np.ones(states)), rates - np.diag(rates.sum(1) + exits), exits
+
+
+TIMES = np.array([0.0, 0.01, 0.5, 2.0, 10.0, 40.0])
+
+
+@pytest.mark.parametrize("states", [1, 5, 50])
+def test_matrix_exponential(close, states):
+    """Density and distribution function are those of the matrix exponential."""
+    initial, rates, exits = random_chain(states)
+    chain = phase_type.Continuous(jnp.asarray(initial), jnp.asarray(rates))
+    powers = [initial @ scipy.linalg.expm(rates * time) for time in TIMES]
+
+    close(chain.log_prob(TIMES), [np.log(row @ exits) for row in powers], 10)
+    close(chain.cdf(TIMES), [1 - row.sum() for row in powers])
+
+
+@pytest.mark.parametrize("states", [1, 5])
+def test_gradients(close, states):
+    """Gradients for initial probabilities, rates and times are those through the matrix exponential."""
+    initial, rates, _ = (jnp.asarray(array) for array in random_chain(states))
+    times = jnp.asarray(TIMES[1:5])
+
+    def with_exponential(initial, rates, times):
+        densities = [initial @ jax.scipy.linalg.expm(rates * time) @ -rates.sum(1) for time in times]
+        return jnp.log(jnp.stack(densities)).sum()
+
+    def with_series(initial, rates, times):
+        return phase_type.Continuous(initial, rates).log_prob(times).sum()
+
+    expected = jax.grad(with_exponential, (0, 1, 2))(initial, rates, times)
+    for found, wanted in zip(jax.grad(with_series, (0, 1, 2))(initial, rates, times), expected, strict=True):
+        close(found, wanted, 20)
+
+
+def test_gradient_at_time_zero(close):
+    """At time 0 the gradient for the time is finite, and that of the closed form."""
+    close(jax.grad(lambda time: phase_type.exponential(3.0).log_prob(time))(0.0), -3.0)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 300.0])
+def test_exponential(close, rate):
+    """The exponential time has its closed forms, far out in its tail, too."""
+    times = np.array([0.0, 0.5, 3.0, 50.0]) / rate
+    chain = phase_type.exponential(rate)
+
+    close(chain.log_prob(times), np.log(rate) - rate * times)
+    close(chain.log_survival(times), -rate * times)
+    close(chain.moment(3), 6 / rate**3)
+
+
+@pytest.mark.parametrize("shape", [2, 200])
+def test_erlang(close, shape):
+    """The Erlang time is the gamma distribution; where its density underflows, its logarithm does not."""
+    times = np.array([0.1, 1.0, 5.0, 150.0, 900.0])
+    chain = phase_type.erlang(shape, 1.5)
+    gamma = scipy.stats.gamma(shape, scale=1 / 1.5)
+
+    close(chain.log_prob(times), gamma.logpdf(times), 10)
+    close(chain.cdf(times), gamma.cdf(times), 10)
+    close(chain.mean(), gamma.mean(), 5)
+    close(chain.variance(), gamma.var(), 300)
+
+
+@pytest.mark.parametrize("shape", [3, 200])
+def test_score_of_erlang(close, shape):
+    """The gradient of the log likelihood for the rate is N k / rate - sum t, however unlikely the data are."""
+    times = jnp.array([shape * 0.75, float(shape), 1.0])
+    score = jax.grad(lambda rate: phase_type.erlang(shape, rate).log_prob(times).sum())(1.25)
+
+    close(score, 3 * shape / 1.25 - float(times.sum()), 30)
+
+
+def test_hypoexponential(close):
+    """With rates that differ, the density is the weighted sum of exponential ones."""
+    rates = np.array([1.0, 2.0, 5.0, 7.0])
+    times = np.array([0.2, 1.0, 4.0])
+    weights = [np.prod([other / (other - rate) for other in rates if other != rate]) for rate in rates]
+    expected = sum(w * rate * np.exp(-rate * times) for w, rate in zip(weights, rates, strict=True))
+
+    close(phase_type.hypoexponential(rates).prob(times), expected, 5)
+
+
+@pytest.mark.parametrize("samples", [2, 5, 40])
+def test_length_of_genealogies(close, samples):
+    """P(L <= t) = (1 - exp(-t/2))^(n-1) for the total length of a genealogy, also with 40 samples."""
+    times = np.array([0.5, 2.0, 6.0, 15.0])
+
+    close(phase_type.coalescent_length(samples).cdf(times), (1 - np.exp(-times / 2)) ** (samples - 1), 2)
+
+
+@pytest.mark.parametrize("samples", [2, 5, 40])
+def test_height_of_genealogies(close, samples):
+    """Mean and variance of the height are 2 (1 - 1/n) and sum of 4 / (k (k-1))^2."""
+    chain = phase_type.coalescent_height(samples)
+
+    close(chain.mean(), 2 * (1 - 1 / samples))
+    close(chain.variance(), sum(4 / (k * (k - 1)) ** 2 for k in range(2, samples + 1)), 5)
+
+
+def test_rewards(close):
+    """With the number of lineages as reward, the height becomes the length; states without it are passed."""
+    height = phase_type.coalescent_height(6)
+    length = phase_type.coalescent_length(6)
+    times = np.array([0.5, 2.0, 6.0])
+
+    close(height.rewarded([6, 5, 4, 3, 2]).log_prob(times), length.log_prob(times), 3)
+    close(height.rewarded([0, 0, 1, 0, 0]).log_prob(times), np.log(6) - 6 * times)
+    initial, rates, _ = random_chain(4)
+    kept = phase_type.Continuous(jnp.asarray(initial), jnp.asarray(rates)).rewarded([1, 1, 1, 1])
+    close(kept.rates, rates)
+
+
+@pytest.mark.parametrize("samples", [2, 5, 12])
+def test_segregating_sites(close, samples):
+    """The number of mutations is the sum of geometric numbers with (k-1) / (k-1+theta), and the alternating sum."""
+    theta, most = 2.0, 30
+    expected = np.zeros(most)
+    expected[0] = 1
+    for k in range(2, samples + 1):
+        success = (k - 1) / (k - 1 + theta)
+        expected = np.convolve(expected, success * (1 - success) ** np.arange(most))[:most]
+    found = phase_type.segregating_sites(samples, theta).prob(np.arange(1, most + 1))
+
+    close(found, expected, 5)
+    # Tavare (1984): an alternating sum, which loses its digits for many samples
+    if samples == 5:
+        numbers = np.arange(most)
+        alternating = sum(
+            (-1) ** k * math.comb(samples - 1, k - 1) * (k - 1) / (theta + k - 1) * (theta / (theta + k - 1)) ** numbers
+            for k in range(2, samples + 1)
+        )
+        close(found, alternating, 20)
+
+
+def test_geometric(close):
+    """The geometric number has its closed forms and score."""
+    numbers = np.array([1, 2, 7, 40])
+    chain = phase_type.geometric(0.3)
+
+    close(chain.log_prob(numbers), np.log(0.3) + (numbers - 1) * np.log(0.7))
+    close(chain.cdf(numbers), 1 - 0.7**numbers)
+    close(chain.mean(), 1 / 0.3)
+    close(chain.variance(), 0.7 / 0.09)
+    score = jax.grad(lambda p: phase_type.geometric(p).log_prob(jnp.asarray(numbers)).sum())(0.3)
+    close(score, 4 / 0.3 - (numbers.sum() - 4) / 0.7, 3)
+
+
+def test_discrete_chain(close):
+    """Probabilities and tails of a chain in discrete time are those of matrix powers, and sum to 1."""
+    random = np.random.default_rng(1)
+    steps = random.dirichlet(np.ones(5), 4)[:, :4]
+    initial = random.dirichlet(np.ones(4))
+    chain = phase_type.Discrete(jnp.asarray(initial), jnp.asarray(steps))
+    rows = [initial @ np.linalg.matrix_power(steps, k) for k in range(60)]
+
+    close(chain.prob(np.arange(1, 60)), [row @ (1 - steps.sum(1)) for row in rows[:-1]], 5)
+    close(jnp.exp(chain.log_survival(np.arange(60))), [row.sum() for row in rows], 5)
+    numbers = np.arange(1, 400)
+    close(chain.factorial_moment(2), np.sum(numbers * (numbers - 1) * np.asarray(chain.prob(numbers))), 50)
+
+
+def test_outside_of_the_support(close):
+    """Times before 0, and numbers of steps that are no whole number of 1 or more, have no density."""
+    assert phase_type.exponential(1.0).log_prob(-1.0) == -math.inf
+    close(phase_type.exponential(1.0).cdf(-1.0), 0.0)
+    assert (np.asarray(phase_type.geometric(0.5).log_prob(np.array([0.0, 1.5, -1.0]))) == -math.inf).all()
+
+
+def test_too_many_terms():
+    """A rate times a time that would need more terms than allowed gives NaN and no endless loop."""
+    assert math.isnan(phase_type.exponential(1e9).log_prob(1.0))
+
+
+def test_vmap_and_jit(close):
+    """Under vmap and jit each element gets what it gets alone."""
+    rates = jnp.array([0.5, 2.0, 30.0])
+    times = jnp.array([0.1, 1.0, 3.0])
+
+    def log_likelihood(rate):
+        return phase_type.coalescent_height(4, rate).log_prob(times).sum()
+
+    together = jax.jit(jax.vmap(jax.value_and_grad(log_likelihood)))(rates)
+    alone = [jax.value_and_grad(log_likelihood)(rate) for rate in rates]
+    close(together[0], [value for value, _ in alone], 5)
+    close(together[1], [score for _, score in alone], 5)
+
+
+def test_samples():
+    """Samples have the distribution: Kolmogorov and Smirnov find no difference, and a wrong rate is found."""
+    key = jax.random.key(0)
+    chain = phase_type.coalescent_height(5)
+    times = np.asarray(chain.sample(key, (2000,)))
+
+    assert scipy.stats.kstest(times, lambda t: np.asarray(chain.cdf(t))).pvalue > 1e-3
+    other = phase_type.coalescent_height(5, 1.2)
+    assert scipy.stats.kstest(times, lambda t: np.asarray(other.cdf(t))).pvalue < 1e-3
+    counts = np.asarray(phase_type.segregating_sites(5, 2.0).sample(key, (4000,)))
+    assert abs(counts.mean() - 1 - 2 * sum(1 / k for k in range(1, 5))) < 5 * counts.std() / 4000**0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: phase_type.Continuous(jnp.ones(2), jnp.ones((3, 3))), r"\(2,\).*\(3, 3\)"),
+        (lambda: phase_type.Discrete(jnp.ones(2), jnp.ones(2)), r"needed are \(m,\) and \(m, m\)"),
+        (lambda: phase_type.erlang(0, 1.0), r"shape=0.*erlang\(3, 2\.0\)"),
+        (lambda: phase_type.coalescent_height(1), r"samples=1.*2 samples or more"),
+        (lambda: phase_type.coalescent_height(3).rewarded([1]), r"rewards=\[1\]: needs 2 numbers"),
+        (lambda: phase_type.coalescent_height(3).rewarded([-1, 1]), r"0 or more"),
+        (
+            lambda: phase_type.Continuous(jnp.array([0.5, 0.5]), -jnp.eye(2)).rewarded([1, 0]),
+            r"with probability 0\.5 none is earned",
+        ),
+    ],
+)
+def test_refused(make, message):
+    """What is no phase-type distribution is refused with what was found and what is needed."""
+    with pytest.raises(ValueError, match=message):
+        make()
