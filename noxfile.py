@@ -142,5 +142,21 @@ def browser(session: nox.Session) -> None:
     python(session, "-m", "pytest", *(session.posargs or ["tests/browser"]))
 
 
+@nox.session(default=False)
+def gpu(session: nox.Session) -> None:
+    """The examples on an NVIDIA GPU; says so where there is none."""
+    environment(session)
+    python(session, "-m", "pytest", *(session.posargs or ["tests/gpu"]))
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """The programs behind the figures in bench/results, or those named (`-- import_time`). Needs a quiet machine."""
+    environment(session)
+    measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
+    for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
+        python(session, str(ROOT / "bench" / f"{name}.py"))
+
+
 if __name__ == "__main__":
     nox.main()
