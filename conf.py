@@ -43,6 +43,7 @@ extensions = [
     "gallery_guard",
     "failures",
     "measurements",
+    "scaling_tables",
     "drawings",
     "fields",
 ]

@@ -9,10 +9,11 @@ from typing import Any
 from srunbook.scaling._statistics import Interval
 from srunbook.scaling._table import Table
 
-COLOUR = "#1f5f99"
+COLOURS = ("#1c1917", "#0b63a5")
+"""Of the text, and of what was measured."""
 
 
-def plot(table: Table, path: Path) -> None:
+def plot(table: Table, path: Path, *, colours: tuple[str, str] = COLOURS, transparent: bool = False) -> None:
     """Draws speed-up and efficiency with their intervals, beside what would be ideal.
 
     The file is written whole, and is the same for the same table. Needs matplotlib.
@@ -20,6 +21,8 @@ def plot(table: Table, path: Path) -> None:
     Args:
         table: The table.
         path: Where to write; the ending says what: `.svg`, `.png`.
+        colours: Colour of the text, and of what was measured.
+        transparent: Whether the ground shows through.
 
     Raises:
         ValueError: matplotlib knows no such ending.
@@ -27,13 +30,16 @@ def plot(table: Table, path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "srunbook", "svg.fonttype": "path"}):
+    text, colour = colours
+    rc: dict[Any, Any] = {"svg.hashsalt": "srunbook", "svg.fonttype": "none", "font.family": "sans-serif"}
+    rc |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), text)
+    with mpl.rc_context(rc):
         figure = Figure(figsize=(7.0, 3.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         counts = [row.count for row in table.rows]
         ideal = [count / counts[0] for count in counts]
-        _draw(left, counts, [row.speedup for row in table.rows], ideal, "speed-up")
-        _draw(right, counts, [row.efficiency for row in table.rows], [1.0 for _ in counts], "efficiency")
+        _draw(left, counts, [row.speedup for row in table.rows], ideal, "speed-up", colour)
+        _draw(right, counts, [row.efficiency for row in table.rows], [1.0 for _ in counts], "efficiency", colour)
         for axes in (left, right):
             axes.set_xlabel(table.over)
             axes.set_xticks(counts)
@@ -42,13 +48,13 @@ def plot(table: Table, path: Path) -> None:
         ending = path.suffix.removeprefix(".") or "svg"
         stream = io.BytesIO()
         metadata = {"Date": None} if ending == "svg" else {}
-        figure.savefig(stream, format=ending, metadata=metadata)
+        figure.savefig(stream, format=ending, metadata=metadata, transparent=transparent)
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_bytes(stream.getvalue())
     temporary.replace(path)
 
 
-def _draw(axes: Any, counts: list[int], intervals: list[Interval], ideal: list[float], name: str) -> None:
+def _draw(axes: Any, counts: list[int], intervals: list[Interval], ideal: list[float], name: str, colour: str) -> None:
     below = [interval.value - interval.low for interval in intervals]
     above = [interval.high - interval.value for interval in intervals]
     axes.plot(counts, ideal, linestyle="--", color="0.5", label="ideal")
@@ -58,7 +64,7 @@ def _draw(axes: Any, counts: list[int], intervals: list[Interval], ideal: list[f
         yerr=[below, above],
         marker="o",
         capsize=4,
-        color=COLOUR,
+        color=colour,
         label="measured",
     )
     axes.set_ylabel(name)

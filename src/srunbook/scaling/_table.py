@@ -80,7 +80,7 @@ class Table:
         lines = [
             "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (header, *cells)
         ]
-        return "\n".join([*(line.rstrip() for line in lines), "", *self.notes(), ""])
+        return "\n".join([*(line.rstrip() for line in lines), "", *self.notes(), *self.origin(), ""])
 
     def notes(self) -> list[str]:
         """Sentences about the base case, the repeats, the intervals and the limits."""
@@ -106,8 +106,12 @@ class Table:
                 f"More than 100% for {self.over} {', '.join(better)}: look for what is wrong with the base case."
             )
         notes += [self._limits(), *self._crowded()]
+        return notes
+
+    def origin(self) -> list[str]:
+        """Sentences about where the samples come from: machine, parameters, command, commit and date."""
         facts = ", ".join(f"{name} {value}" for name, value in {**self.facts, **self.where}.items())
-        return [*notes, *([f"Measured with: {facts}."] if facts else []), *([self.source] if self.source else [])]
+        return [*([f"Measured with: {facts}."] if facts else []), *([self.source] if self.source else [])]
 
     def sized(self, count: int) -> str:
         """A size in words, such as `1 node` and `2 nodes`."""

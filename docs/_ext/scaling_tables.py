@@ -1,0 +1,109 @@
+"""The directive `scaling-table`: a table of strong or weak scaling from raw samples, its picture, its sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from colours import PLOT
+from docutils import nodes
+from docutils.parsers.rst import directives
+from measurements import Measured, heading, number, table, words
+from repository import FileError, line
+
+from srunbook import scaling
+from srunbook.formats import read_measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx.application import Sphinx
+
+TABLES = {"strong": scaling.strong, "weak": scaling.weak}
+
+
+def interval(found: scaling.Interval, *, percent: bool = False) -> str:
+    """Writes a figure with its interval.
+
+    >>> interval(scaling.Interval(1.8, 1.7, 1.9, 0.95))
+    '1.8 [1.7, 1.9]'
+    >>> interval(scaling.Interval(0.5, 0.5, 0.5, 0.95), percent=True)
+    '50% [50%, 50%]'
+    """
+    value, low, high = (
+        f"{100 * item:.0f}%" if percent else number(item) for item in (found.value, found.low, found.high)
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def conditions(option: str) -> dict[str, Any]:
+    """Reads parameters such as `link=300mbit, batch=64`.
+
+    Raises:
+        FileError: One has no value.
+
+    >>> conditions("link=300mbit, batch=64")
+    {'link': '300mbit', 'batch': 64}
+    """
+    found: dict[str, Any] = {}
+    for word in words(option):
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise FileError(f"{word!r} is no parameter with a value, as in `:where: link=300mbit, batch=64`")
+        found[name] = int(value) if value.isdigit() else value
+    return found
+
+
+class ScalingTable(Measured):
+    """A table of the sizes, the picture for both themes, and what has to be said with them."""
+
+    option_spec: ClassVar = {
+        "kind": lambda text: directives.choice(text, tuple(TABLES)),
+        "over": directives.unchanged_required,
+        "quantity": directives.unchanged_required,
+        "where": directives.unchanged_required,
+        "alt": directives.unchanged_required,
+    }
+
+    def build(self, path: Path) -> Iterator[nodes.Node]:
+        """Builds table, picture, sentences and source."""
+        for option in ("kind", "alt"):
+            if option not in self.options:
+                raise FileError(f"the option {option!r} is missing, as in `:kind: strong`, `:alt: what it shows`")
+        measurement = read_measurement(path)
+        made = TABLES[self.options["kind"]](
+            measurement,
+            over=self.options.get("over", "nodes"),
+            quantity=self.options.get("quantity", "step_s"),
+            where=conditions(self.options.get("where", "")),
+        )
+        rows = [
+            [
+                str(row.count),
+                interval(row.time),
+                interval(row.speedup),
+                interval(row.efficiency, percent=True),
+                str(row.repeats),
+            ]
+            for row in made.rows
+        ]
+        yield table([made.over, heading(made.quantity), "speed-up", "efficiency", "repeats"], rows)
+        key = hashlib.sha256(repr((made, PLOT)).encode()).hexdigest()[:12]
+        for theme, (ink, colour, *_) in PLOT.items():
+            target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{made.kind}-{key}-{theme}.svg"
+            if not target.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                scaling.plot(made, target, colours=(ink, colour), transparent=True)
+            uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
+            yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
+        yield line(" ".join(made.notes()), classes=["measured-source"])
+        chosen = ", ".join(f"{name} {value}" for name, value in {**measurement.parameters, **made.where}.items())
+        yield self.source(path, measurement, f"With {chosen}." if chosen else "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the directive."""
+    app.add_directive("scaling-table", ScalingTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

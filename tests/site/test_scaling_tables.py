@@ -1,0 +1,73 @@
+"""Scaling tables on pages are drawn from raw samples, and say what they rest on."""
+
+from __future__ import annotations
+
+import json
+
+STAMP = {
+    "command": "python bench/scaling.py",
+    "commit": "abc",
+    "date": "2026-11-20",
+    "machine": {"cores": 2, "cpu_quota": 0.5},
+    "versions": {"torch": "2.13.0"},
+    "parameters": {"batch": 64},
+}
+TIMES = {("100mbit", 1): 4.0, ("100mbit", 2): 3.2, ("300mbit", 1): 4.0, ("300mbit", 2): 2.5}
+DATA = {
+    **STAMP,
+    "configurations": [
+        {"name": f"{link} {nodes}", "parameters": {"link": link, "nodes": nodes}, "samples": {"step_s": [time] * 10}}
+        for (link, nodes), time in TIMES.items()
+    ],
+}
+STRONG = ":kind: strong\n:where: link=300mbit\n:alt: Two nodes are faster than one."
+
+
+def directive(options: str) -> str:
+    """A directive about the data above."""
+    return f"```{{scaling-table}} bench/results/scaling.json\n{options}\n```"
+
+
+def test_table(tiny_site):
+    """A table comes with its picture for each theme, its base case, repeats and limits, and its source."""
+    tiny_site.write("bench/results/scaling.json", json.dumps(DATA))
+    tiny_site.page(directive(STRONG))
+
+    build = tiny_site.build()
+
+    page = (build.site / "index.html").read_text()
+    assert build.returncode == 0, build.output
+    for text in (
+        "2.5 [2.5, 2.5]",
+        "1.6 [1.6, 1.6]",
+        "80% [80%, 80%]",
+        "Base case: 1 node, median 4 s of 10 repeats.",
+        "Nothing was measured below 1 node or beyond 2",
+        "With batch 64, link 300mbit.",
+        "cpu quota 0.5",
+    ):
+        assert text in page
+    assert page.count('alt="Two nodes are faster than one."') == 2
+    assert len(list((build.site / "_images").glob("scaling-strong-*.svg"))) == 2
+
+
+WRONG = {
+    "no-kind": (":alt: what", "the option 'kind' is missing"),
+    "no-alt": (":kind: weak", "the option 'alt' is missing"),
+    "two-links": (":kind: strong\n:alt: what", "two configurations have 'nodes' 1: choose with where"),
+    "no-value": (":kind: strong\n:alt: what\n:where: link", "'link' is no parameter with a value"),
+    "no-such": (":kind: strong\n:alt: what\n:where: link=1gbit", "no configuration has {'link': '1gbit'}"),
+    "no-samples": (f"{STRONG}\n:quantity: epoch_s", "has no 'epoch_s'; it has step_s"),
+}
+
+
+def test_wrong_tables(tiny_site):
+    """A table whose data is not there, or is not chosen, fails the build by name."""
+    tiny_site.write("bench/results/scaling.json", json.dumps(DATA))
+    tiny_site.pages({name: directive(options) for name, (options, _) in WRONG.items()})
+
+    build = tiny_site.build()
+
+    assert build.returncode != 0
+    for name, (_, complaint) in WRONG.items():
+        assert any(f"docs/{name}.md:3" in line and complaint in line for line in build.output.splitlines()), name
