@@ -228,6 +228,17 @@ def test_a_number_is_not_finite(left, value):
     expect(left.judge(), Cause.NOT_FINITE, "epoch 2: val_loss is -?(nan|inf)")
 
 
+def test_the_report_of_a_number_that_is_not_finite(left):
+    """The JSON of a report holds no NaN, which JSON does not have."""
+    left.metrics[2] = left.metrics[2].replace("0.350000", "nan")
+    left.write()
+    report = json.loads(left.judge().json(), parse_constant=pytest.fail)
+
+    assert report["cause"] == "NOT_FINITE"
+    assert "val_loss" not in report["final"]
+    assert report["final"]["train_loss"] == 0.323456
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from srunbook.verify._artefacts import Artefacts
@@ -76,4 +77,4 @@ def _results(artefacts: Artefacts, runs: Sequence[RankRun]) -> tuple[list[Check]
         check_losses(epochs, log),
     ]
     last = epochs[-1].values if epochs else {}
-    return checks, {name: last[name] for name in FINAL if name in last}
+    return checks, {name: last[name] for name in FINAL if math.isfinite(last.get(name, math.nan))}
