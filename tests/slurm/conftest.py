@@ -56,6 +56,21 @@ TORCHRUN_MASKS = (
 )
 """What may vary besides in a script that starts torchrun."""
 
+GLOO_MASKS = (
+    Mask(r"((?:train|val)_(?:loss|mae|rmse)) [\d.]+", r"\1 <n>", "processors round in different ways"),
+    Mask(r"[\d.]+ samples/s", "<n> samples/s", "machines are not equally fast"),
+    Mask(r"^( +\d+) +\d+\.\d\d ms.*", r"\1 <times>", "machines are not equally fast"),
+    Mask(r"^( +\d+ +\d+) .*%$", r"\1 <figures>", "machines are not equally fast"),
+    Mask(r"^bottleneck: .*", "bottleneck: <part>", "it depends on what else the machine does"),
+)
+"""What may vary besides in a script of the gloo guide."""
+
+LIGHTNING_MASKS = (
+    Mask(r"[\d.]+ samples/s", "<n> samples/s", "machines are not equally fast"),
+    Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
+)
+"""What may vary besides in a script of the Lightning guide."""
+
 GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
 """Lines of `scontrol show job`, whose fields and empty lines differ between generations."""
 
@@ -139,7 +154,9 @@ class Proof:
         printed, recorded = job.output.splitlines(), list(recording.output)
         if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
             printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
-        masks = MASKS + (TORCHRUN_MASKS if "torchrun" in script.read_text(encoding="utf-8") else ())
+        text = script.read_text(encoding="utf-8")
+        masks = MASKS + (TORCHRUN_MASKS if "torchrun" in text else ()) + (GLOO_MASKS if "BACKEND=gloo" in text else ())
+        masks += LIGHTNING_MASKS if script.parent.name == "lightning" else ()
         return compare(recorded, printed, masks, ordered=False)
 
     def record(self, script: Path, job: Job, *, home: bool) -> None:

@@ -1,0 +1,41 @@
+"""
+Where the time of a step goes
+=============================
+
+Two ranks write a trace each while they train, and ``profile_summary.py`` adds it up.
+The model is wide here, so that there is something to send.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from srunbook import simulate
+
+folder = tempfile.TemporaryDirectory()
+program = ["train_traffic.py", "--epochs=1", "--max-steps=24", "--days=7", "--hidden=256", "--profile"]
+options = [f"--results={folder.name}/results", f"--data-dir={folder.name}"]
+result = simulate.run([sys.executable, *program, *options], nodes=2, timeout=120)
+assert result.returncode == 0, result.failure
+
+summary = [sys.executable, "profile_summary.py", f"{folder.name}/results"]
+printed = subprocess.run(summary, capture_output=True, text=True, check=True).stdout
+print(printed)
+
+assert "bottleneck: " in printed
+
+# %%
+# The all-reduce of a step has two parts.
+# What is sent while the rank still computes the gradients of earlier layers is overlapped, and costs nothing.
+# For the rest the rank waits, and that is the red part.
+# Both ranks share this machine, so the picture says nothing about a cluster: run ``profile.sbatch`` there.
+
+picture = plt.imread(Path(folder.name, "results", "profile.png"))
+height, width = picture.shape[:2]
+figure = plt.figure(figsize=(width / 150, height / 150), dpi=150)
+figure.figimage(picture)
+
+folder.cleanup()

@@ -1,0 +1,126 @@
+"""Says where the time of a step goes, from the traces that train_traffic.py --profile wrote.
+
+    python profile_summary.py results/profile_17
+
+Prints a table with a row for each rank, names the bottleneck, and draws profile.png into the same folder.
+
+A rank's part of the backward pass ends when it has handed its last gradients over to the all-reduce. What is reduced
+before that is overlapped: it costs nothing. What the backward pass takes after that is exposed: the rank waits, for
+the network or for another rank.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+
+PARTS = ("data", "forward", "backward", "all-reduce exposed", "optimizer")
+"""What a step consists of; the overlapped all-reduce comes on top of that."""
+
+COLOURS = ("#8c8c8c", "#1f77b4", "#6baed6", "#d62728", "#2ca02c")
+
+LIMIT = 1.5
+"""A rank is the bottleneck where it works for so many times as long as the median of the others."""
+
+
+def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """For how long two intervals run at the same time."""
+    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
+def merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Intervals without their overlaps."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def read_trace(path: Path) -> dict[str, float]:
+    """Milliseconds of each part of a step, medians over the steps of a trace."""
+    events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event.get("ph") == "X"]
+
+    def named(name: str) -> list[tuple[float, float]]:
+        return sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event["name"] == name)
+
+    backwards = named("backward")
+    if not backwards:
+        raise ValueError(f"{path} holds no steps: train for 22 steps at least")
+    reduced, handed = merged(named("gloo:all_reduce")), [start for start, _ in named("c10d::allreduce_")]
+    steps = {part: [end - start for start, end in named(part)] for part in ("data", "forward", "optimizer")}
+    steps |= {"backward": [], "all-reduce exposed": [], "all-reduce overlapped": []}
+    for start, end in backwards:
+        ready = max((at for at in handed if start <= at < end), default=end)
+        steps["backward"].append(ready - start)
+        steps["all-reduce exposed"].append(end - ready)
+        steps["all-reduce overlapped"].append(sum(overlap((start, ready), interval) for interval in reduced))
+    return {part: statistics.median(microseconds) / 1000 for part, microseconds in steps.items()}
+
+
+def bottleneck(ranks: dict[int, dict[str, float]]) -> str:
+    """Names what limits the speed.
+
+    The rule: a rank that works LIMIT times as long as the median of the others; if there is none, whichever of data,
+    computing (forward, backward and optimizer) and communication (exposed all-reduce) takes most of a step, in the
+    mean over the ranks.
+    """
+    work = {rank: sum(parts[part] for part in PARTS) - parts["all-reduce exposed"] for rank, parts in ranks.items()}
+    for rank, mine in work.items():
+        others = [other for key, other in work.items() if key != rank]
+        if others and mine > LIMIT * statistics.median(others):
+            return f"rank {rank}, which works {mine / statistics.median(others):.1f} times as long as the others"
+    means = {part: statistics.mean(parts[part] for parts in ranks.values()) for part in PARTS}
+    groups = {
+        "data": means["data"],
+        "computing": means["forward"] + means["backward"] + means["optimizer"],
+        "communication": means["all-reduce exposed"],
+    }
+    name = max(groups, key=lambda group: groups[group])
+    return f"{name}, {groups[name] / sum(groups.values()):.0%} of a step"
+
+
+def draw(path: Path, ranks: dict[int, dict[str, float]]) -> None:
+    """Draws a stacked bar for each rank."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1.2 + 0.45 * len(ranks)), layout="constrained")
+    axes = figure.subplots()
+    names = [f"rank {rank}" for rank in ranks]
+    left = [0.0] * len(ranks)
+    for part, colour in zip(PARTS, COLOURS, strict=True):
+        widths = [parts[part] for parts in ranks.values()]
+        axes.barh(names, widths, left=left, label=part, color=colour)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("time of a step (ms)")
+    figure.legend(loc="outside upper center", ncols=len(PARTS), frameon=False, fontsize="small")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> int:
+    folder = Path(sys.argv[1]) if len(sys.argv) == 2 else Path()
+    traces = {int(re.findall(r"\d+", path.stem)[0]): path for path in folder.glob("trace_rank_*.json")}
+    if len(sys.argv) != 2 or not traces:
+        print(f"error: give a folder with trace_rank_0.json, as in: {sys.argv[0]} results/profile_17", file=sys.stderr)
+        return 2
+    try:
+        ranks = {rank: read_trace(traces[rank]) for rank in sorted(traces)}
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("rank  " + "".join(f"{part:>22}" for part in (*PARTS, "all-reduce overlapped")))
+    for rank, parts in ranks.items():
+        print(f"{rank:4}  " + "".join(f"{parts[part]:19.2f} ms" for part in (*PARTS, "all-reduce overlapped")))
+    print(f"bottleneck: {bottleneck(ranks)}")
+    draw(folder / "profile.png", ranks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""The folder of a training's results: prepared without overwriting anything, and written file by whole file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+METRICS = (
+    "epoch",
+    "train_loss",
+    "val_loss",
+    "val_mae",
+    "val_rmse",
+    "epoch_time_sec",
+    "throughput_samples_per_sec",
+    "data_load_time_sec",
+    "compute_time_sec",
+    "gpu_util_avg",
+    "cpu_util_avg",
+)
+TIMINGS = ("rank", "host", "epoch", "data_load_time_sec", "compute_time_sec", "all_reduce_time_sec", "epoch_time_sec")
+CHECKPOINT = "checkpoint_latest.pth"
+
+
+def prepare_folder(folder: Path, resume: bool) -> dict[str, Any]:
+    """Makes the folder; returns its checkpoint where the training goes on from one, else nothing.
+
+    Raises:
+        ValueError: It holds results already, or a checkpoint that is damaged.
+        OSError: It cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"cannot write to --results {folder}: {error.strerror}") from None
+    held = sorted(path.name for path in folder.iterdir())
+    if held and not resume:
+        raise ValueError(f"--results {folder} holds {held[0]} already: give another folder, or --resume to go on there")
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return {}
+    try:
+        return dict(torch.load(path, weights_only=True))  # without weights_only a file can run commands as you
+    except Exception as error:
+        raise ValueError(f"{path} is damaged: delete it, and start anew ({type(error).__name__})") from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file beside its place and moves it there: a job may be killed at any moment."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+            Path(file.name).replace(path)
+        except OSError as error:
+            Path(file.name).unlink()
+            raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    """Rows as CSV. Losses and errors have six digits after the point, times and rates four."""
+
+    def text(column: str, value: Any) -> str:
+        if not isinstance(value, float):
+            return "" if value is None else str(value)
+        return f"{value:.6f}" if column.startswith(("train", "val")) else f"{value:.4f}"
+
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([text(column, value) for column, value in zip(columns, row, strict=True)] for row in rows)
+    return file.getvalue().encode()
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Writes the checkpoint, then the tables that it holds as well."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_whole(folder / CHECKPOINT, buffer.getvalue())
+    write_whole(folder / "metrics.csv", table(METRICS, state["metrics"]))
+    write_whole(folder / "timings.csv", table(TIMINGS, state["timings"]))

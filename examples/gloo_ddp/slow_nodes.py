@@ -1,0 +1,57 @@
+"""Names the nodes that slow a training down, from the timings.csv of its results.
+
+    python slow_nodes.py results/ddp_cpu_17
+
+All ranks end each step together, so their epochs take equally long. What differs is what they do meanwhile: a slow
+rank loads and computes all the time, and the others wait for it in the all-reduce.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+from pathlib import Path
+
+LIMIT = 1.5
+"""A rank is slow where it loads and computes for so many times as long as the median of the others."""
+
+
+def work_of_ranks(path: Path) -> dict[tuple[int, str], tuple[float, float]]:
+    """Seconds in which each rank and host worked in an epoch, and waited; medians without the first epoch."""
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    first = min(int(row["epoch"]) for row in rows)
+    later = [row for row in rows if int(row["epoch"]) > first] or rows  # the first one also warms up
+    ranks = sorted({(int(row["rank"]), row["host"]) for row in later})
+    found = {}
+    for rank, host in ranks:
+        mine = [row for row in later if (int(row["rank"]), row["host"]) == (rank, host)]
+        worked = [float(row["data_load_time_sec"]) + float(row["compute_time_sec"]) for row in mine]
+        found[rank, host] = (
+            statistics.median(worked),
+            statistics.median(float(row["all_reduce_time_sec"]) for row in mine),
+        )
+    return found
+
+
+def main() -> int:
+    if len(sys.argv) != 2 or not Path(sys.argv[1], "timings.csv").is_file():
+        print(f"error: give a folder with a timings.csv, as in: {sys.argv[0]} results/ddp_cpu_17", file=sys.stderr)
+        return 2
+    ranks = work_of_ranks(Path(sys.argv[1], "timings.csv"))
+    print("rank  host              works (s)  waits (s)   of each epoch")
+    slow = []
+    for (rank, host), (work, wait) in ranks.items():
+        print(f"{rank:4}  {host:16}  {work:9.3f}  {wait:9.3f}")
+        others = [other for key, (other, _) in ranks.items() if key != (rank, host)]
+        if others and work > LIMIT * statistics.median(others):
+            slow.append(
+                f"slow: rank {rank} on {host}, {work / statistics.median(others):.1f} times as long as the others"
+            )
+    print("\n".join(slow or [f"no rank works for more than {LIMIT} times as long as the others"]))
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

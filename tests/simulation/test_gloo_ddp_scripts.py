@@ -1,0 +1,332 @@
+"""The helpers around the gloo training: the one that submits, and those that sum profiles and scaling up.
+
+On the real Slurm they run in tests/slurm.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "gloo_ddp"
+HELPER = ROOT / "scripts" / "run_multinode.sh"
+SCRIPTS = sorted((ROOT / "slurm" / "gloo_ddp").glob("*.sbatch"))
+
+STAND_INS = {
+    "sbatch": 'printf "%s\\n" "$@" >submitted; echo "17;cluster"',
+    "squeue": "[[ -e ended ]] || echo RUNNING; touch ended",
+    "sacct": 'if [[ "$*" == *--allocations* ]]; then [[ -e ended ]] && cat state || echo "RUNNING|0:0"; '
+    'else echo "JobID|State"; fi',
+}
+
+
+class Folder:
+    """A folder with the helper, the script it submits, and stand-ins for Slurm's commands.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "bin").mkdir()
+        for name, text in STAND_INS.items():
+            self.stand_in(name, text)
+        (path / "ddp_2node_cpu.sbatch").touch()
+
+    def stand_in(self, name: str, text: str) -> None:
+        """Writes a stand-in."""
+        program = self.path / "bin" / name
+        program.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        program.chmod(0o755)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs the helper here."""
+        environ = {**os.environ, "PATH": f"{self.path / 'bin'}:{os.environ['PATH']}"}
+        command = ["bash", HELPER, *arguments]
+        return subprocess.run(
+            command, cwd=self.path, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    @property
+    def submitted(self) -> list[str]:
+        """What sbatch was given, or nothing."""
+        path = self.path / "submitted"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder of somebody who wants to submit."""
+    return Folder(tmp_path)
+
+
+def test_defaults_are_submitted(folder: Folder) -> None:
+    """Without options the helper submits two nodes and ten epochs, and says number, results and the next command."""
+    result = folder.run()
+
+    assert result.returncode == 0, result.stderr
+    assert folder.submitted == ["--parsable", "--nodes=2", "ddp_2node_cpu.sbatch", "--epochs=10"]
+    assert re.findall(r"^(\w+): +(.*)$", result.stdout, re.MULTILINE) == [
+        ("job", "17"),
+        ("results", "results/ddp_cpu_17"),
+        ("log", "ddp_cpu_17.out, and as a link results/ddp_cpu_17.out once the job runs"),
+        ("next", "./verify_multinode.sh 17"),
+    ]
+    assert (folder.path / "results").is_dir()
+
+
+def test_options_are_passed_on(folder: Folder) -> None:
+    """Every option reaches sbatch or the program, in one piece."""
+    slurm = ["--partition", "gpu-node", "--account", "your-account", "--time", "1-00:00:00"]
+    result = folder.run("--nodes", "4", "--epochs", "20", *slurm, "--", "--data", "a b.h5")
+
+    assert result.returncode == 0, result.stderr
+    assert folder.submitted == [
+        *("--parsable", "--nodes=4", "--partition=gpu-node", "--account=your-account", "--time=1-00:00:00"),
+        *("ddp_2node_cpu.sbatch", "--epochs=20", "--data", "a b.h5"),
+    ]
+
+
+def test_dry_run_submits_nothing(folder: Folder) -> None:
+    """A dry run says the command, quoted, submits nothing and leaves nothing behind."""
+    result = folder.run("--dry-run", "--", "--data", "a b.h5")
+
+    assert result.returncode == 0
+    assert result.stdout.endswith("'ddp_2node_cpu.sbatch' '--epochs=10' '--data' 'a b.h5'\n")
+    assert folder.submitted == []
+    assert not (folder.path / "results").exists()
+
+
+def test_help_names_every_option(folder: Folder) -> None:
+    """The help names all options that the helper knows."""
+    known = re.findall(r"^  (--[\w-]+(?: \| -{1,2}\w[\w-]*)*)\)", HELPER.read_text(), re.MULTILINE)
+    options = {option for text in known for option in text.split(" | ") if option.startswith("--")}
+    result = folder.run("--help")
+
+    assert result.returncode == 0
+    assert options >= {"--nodes", "--epochs", "--partition", "--account", "--time", "--dry-run", "--wait", "--help"}
+    assert all(option in result.stdout for option in options)
+
+
+NONSENSE = {
+    "no nodes": (["--nodes", "0"], "--nodes '0': give a whole number from 1 on"),
+    "negative": (["--epochs", "-3"], "--epochs '-3': give a whole number from 1 on"),
+    "no number": (["--nodes", "two"], "--nodes 'two'"),
+    "octal": (["--nodes", "08"], "--nodes '08'"),
+    "time": (["--time", "soon"], "--time 'soon': give minutes or hours:minutes:seconds"),
+    "command": (["--partition", "a;rm -rf x"], "--partition 'a;rm -rf x': a name has letters"),
+    "line break": (["--account", "a\n#SBATCH"], "a name has letters"),
+    "no value": (["--nodes"], "--nodes needs a value"),
+    "unknown": (["--node", "2"], "unknown option '--node'"),
+    "odd share": (["--nodes", "3"], "3 nodes cannot share a batch of 64 equally; add: -- --batch-size 66"),
+}
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_nonsense_is_refused_before_it_is_submitted(case: str, folder: Folder) -> None:
+    """What cannot be is refused with status 2 and one sentence, and sbatch is not called."""
+    options, message = NONSENSE[case]
+    result = folder.run(*options)
+
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert message in result.stderr
+    assert folder.submitted == []
+
+
+def test_another_batch_makes_three_nodes_possible(folder: Folder) -> None:
+    """The advice about a batch that cannot be shared is accepted."""
+    assert folder.run("--nodes", "3", "--", "--batch-size", "66").returncode == 0
+
+
+def test_wrong_folder_is_said(folder: Folder) -> None:
+    """Without the job script beside it the helper says where to go."""
+    (folder.path / "ddp_2node_cpu.sbatch").unlink()
+    result = folder.run()
+
+    assert result.returncode == 2
+    assert "there is no ddp_2node_cpu.sbatch here" in result.stderr
+
+
+def test_refusal_of_slurm_is_passed_on(folder: Folder) -> None:
+    """The helper ends as sbatch refuses, with its message and without one of its own."""
+    folder.stand_in("sbatch", 'echo "sbatch: error: invalid partition specified: gpu-node" >&2; exit 1')
+    result = folder.run("--partition", "gpu-node")
+
+    assert result.returncode == 1
+    assert result.stderr == "sbatch: error: invalid partition specified: gpu-node\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("COMPLETED|0:0", 0), ("FAILED|2:0", 2), ("CANCELLED by 7|0:0", 1), ("OUT_OF_MEMORY|0:125", 253)],
+)
+def test_wait_ends_with_the_status_of_the_job(state: str, status: int, folder: Folder) -> None:
+    """After --wait the accounting is written whole, and the helper's status is that of the job."""
+    (folder.path / "state").write_text(state + "\n")
+    result = folder.run("--wait")
+    results = folder.path / "results" / "ddp_cpu_17"
+
+    assert result.returncode == status, result.stdout + result.stderr
+    assert [path.name for path in results.iterdir()] == ["sacct_summary.txt"]
+    assert f"state:   {state.split('|')[0]}, exit code {state.split('|')[1]}" in result.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_has_the_form_of_one(script: Path) -> None:
+    """A job script has its directives before any command, one task on a node, and no RANK of the batch shell."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+
+    assert lines[0] == "#!/bin/bash"
+    assert lines[first_command] == "set -euo pipefail"
+    assert not any(line.startswith("#SBATCH") for line in lines[first_command:])
+    assert any(line.startswith("#SBATCH --ntasks-per-node=1 ") for line in lines)
+    assert not any(re.search(r"--(output|error)=.*/", line) for line in lines[:first_command])  # may be missing
+    assert not any(re.match(r"\s*(export )?(RANK|LOCAL_RANK)=", line) for line in lines)
+    assert sum(line.startswith("PORT=$((25000 + SLURM_JOB_ID % 7000))") for line in lines) == 1
+
+
+def test_scaling_scripts_differ_in_the_batch() -> None:
+    """Between the two scaling scripts nothing differs but their names and what shares the batch."""
+    strong, weak = (
+        (ROOT / "slurm" / "gloo_ddp" / f"scaling_{kind}.sbatch").read_text().replace(kind, "<kind>").splitlines()
+        for kind in ("strong", "weak")
+    )
+    different = [(one, other) for one, other in zip(strong, weak, strict=True) if one != other]
+
+    assert len(different) == 3
+    assert [one.strip().split()[0] for one, _ in different] == ["#", "BATCH=64", "python"]
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def profiles() -> Any:
+    """The module profile_summary of the example."""
+    path = EXAMPLES / "profile_summary.py"
+    spec = importlib.util.spec_from_file_location("profile_summary", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def trace(path: Path, work: float = 1.0) -> Path:
+    """Writes a trace of three steps: its parts take known times, in milliseconds, times `work`."""
+    events = []
+    for step in range(3):
+        at = 1000.0 * 100 * step
+        parts = [("data", 0, 1), ("forward", 1, 3), ("backward", 3, 9), ("optimizer", 9, 10)]
+        parts += [("c10d::allreduce_", 4, 4.1), ("c10d::allreduce_", 7, 7.1)]  # gradients are ready
+        parts += [("gloo:all_reduce", 4.5, 6), ("gloo:all_reduce", 7.5, 9), ("gloo:all_reduce", 5, 6.5)]
+        for name, start, end in parts:
+            events.append({"ph": "X", "name": name, "ts": at + 1000 * start, "dur": 1000 * work * (end - start)})
+    path.write_text(json.dumps({"traceEvents": [{"ph": "M", "name": "process_name"}, *events]}))
+    return path
+
+
+def test_parts_of_a_step(profiles: Any, tmp_path: Path) -> None:
+    """The backward pass ends where the last gradients are handed over; what is sent before that is overlapped, once."""
+    parts = profiles.read_trace(trace(tmp_path / "trace_rank_0.json"))
+
+    assert parts == pytest.approx(
+        {
+            "data": 1,
+            "forward": 2,
+            "backward": 4,
+            "all-reduce exposed": 2,
+            "optimizer": 1,
+            "all-reduce overlapped": 2,  # from 4.5 to 6.5: two of them at a time count once
+        }
+    )
+
+
+def step(**parts: float) -> dict[str, float]:
+    """Parts of a step, one millisecond each unless given."""
+    names = ("data", "forward", "backward", "all-reduce exposed", "optimizer")
+    return {name: parts.get(name.replace("-", "_").replace(" ", "_"), 1.0) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ({0: step(data=9)}, "data, 69% of a step"),
+        ({0: step(forward=9)}, "computing, 85% of a step"),
+        ({0: step(all_reduce_exposed=9), 1: step(all_reduce_exposed=9)}, "communication, 69% of a step"),
+        ({0: step(all_reduce_exposed=9), 1: step(backward=7)}, "rank 1, which works 2.5 times as long as the others"),
+    ],
+)
+def test_bottleneck_follows_the_rule(profiles: Any, ranks: Any, expected: str) -> None:
+    """The bottleneck is the slow rank, or else what takes most of a step."""
+    assert profiles.bottleneck(ranks) == expected
+
+
+def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a program of the example."""
+    command = [sys.executable, EXAMPLES / program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_profile_of_two_ranks(tmp_path: Path) -> None:
+    """The program prints a row for each rank and the bottleneck, and draws a picture."""
+    for rank in (0, 1):
+        trace(tmp_path / f"trace_rank_{rank}.json")
+    result = python("profile_summary.py", tmp_path)
+
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["rank", "0", "1", "bottleneck:"]
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_profile_without_traces(tmp_path: Path) -> None:
+    """A folder without traces, and a trace without steps, are refused in a sentence."""
+    empty = python("profile_summary.py", tmp_path)
+    (tmp_path / "trace_rank_0.json").write_text('{"traceEvents": []}')
+    no_steps = python("profile_summary.py", tmp_path)
+
+    assert (empty.returncode, no_steps.returncode) == (2, 2)
+    assert empty.stderr.startswith("error: give a folder with trace_rank_0.json")
+    assert "holds no steps: train for 22 steps at least" in no_steps.stderr
+
+
+def test_scaling_table(tmp_path: Path) -> None:
+    """Speed-up is against the smallest number of nodes, first epochs do not count, and all samples are kept."""
+    for nodes, samples in ((1, (100, 110)), (2, (180, 180)), (4, (200, 220))):
+        for repeat, rate in enumerate(samples, 1):
+            run = tmp_path / f"nodes-{nodes}-repeat-{repeat}"
+            run.mkdir()
+            rows = ["epoch,throughput_samples_per_sec", "1,5", f"2,{rate}", f"3,{rate + 2}"]
+            (run / "metrics.csv").write_text("\n".join(rows))
+    result = python("scaling_summary.py", tmp_path)
+    table = [line.split() for line in result.stdout.splitlines()[1:]]
+
+    assert result.returncode == 0, result.stderr
+    assert [(row[0], row[2], row[5], row[6]) for row in table] == [
+        ("1", "106.0", "1.00", "100%"),
+        ("2", "181.0", "1.71", "85%"),
+        ("4", "211.0", "1.99", "50%"),
+    ]
+    assert json.loads((tmp_path / "scaling.json").read_text())["samples"]["1"] == [101.0, 111.0]
+
+
+def test_scaling_without_results(tmp_path: Path) -> None:
+    """A folder without results is refused in a sentence, and nothing is written."""
+    result = python("scaling_summary.py", tmp_path)
+
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: give a folder with nodes-1-repeat-1/metrics.csv")
+    assert not list(tmp_path.iterdir())
