@@ -208,7 +208,8 @@ def loopback(slurm: State) -> Iterator[None]:
 def test_loopback_host_name(slurm: State, entry: Any) -> None:
     """Nodes whose names lead to 127.0.1.1 do not reach one another by gloo, unless the interface is named."""
     folder = FAILURES / "gloo-loopback-hostname"
-    broken, fixed = (run(slurm, folder / f"{name}.sbatch") for name in ("broken", "fixed"))
+    program = folder / "join.py"
+    broken, fixed = (run(slurm, folder / f"{name}.sbatch", program) for name in ("broken", "fixed"))
 
     essential = (r"node[12] is known here as 127\.0\.1\.1", r"RuntimeError: Gloo connectFullMesh failed with")
     assert broken.state == "FAILED"
