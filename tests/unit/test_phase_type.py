@@ -40,10 +40,10 @@ def random_chain(states, seed=0):
     return random.dirichlet(np.ones(states)), rates - np.diag(rates.sum(1) + exits), exits
 
 
-TIMES = np.array([0.0, 0.01, 0.5, 2.0, 10.0, 40.0])
+TIMES = np.array([0.0, 0.01, 0.5, 2.0, 10.0])
 
 
-@pytest.mark.parametrize("states", [1, 5, 50])
+@pytest.mark.parametrize("states", [1, 50])
 def test_matrix_exponential(close, states):
     """Density and distribution function are those of the matrix exponential."""
     initial, rates, exits = random_chain(states)
@@ -54,22 +54,25 @@ def test_matrix_exponential(close, states):
     close(chain.cdf(TIMES), [1 - row.sum() for row in powers])
 
 
-@pytest.mark.parametrize("states", [1, 5])
-def test_gradients(close, states):
-    """Gradients for initial probabilities, rates and times are those through the matrix exponential."""
-    initial, rates, _ = (jnp.asarray(array) for array in random_chain(states))
-    times = jnp.asarray(TIMES[1:5])
+def test_gradients(close):
+    """Gradients for initial probabilities, rates and times are differences of what the matrix exponential gives."""
+    initial, rates, _ = random_chain(4)
+    random = np.random.default_rng(2)
+    ways = [random.normal(size=array.shape) * 1e-5 for array in (initial, rates, TIMES[1:])]
 
-    def with_exponential(initial, rates, times):
-        densities = [initial @ jax.scipy.linalg.expm(rates * time) @ -rates.sum(1) for time in times]
-        return jnp.log(jnp.stack(densities)).sum()
+    def log_densities(side):
+        a, matrix, times = (x + side * way for x, way in zip((initial, rates, TIMES[1:]), ways, strict=True))
+        return sum(np.log(a @ scipy.linalg.expm(matrix * time) @ -matrix.sum(1)) for time in times)
 
     def with_series(initial, rates, times):
         return phase_type.Continuous(initial, rates).log_prob(times).sum()
 
-    expected = jax.grad(with_exponential, (0, 1, 2))(initial, rates, times)
-    for found, wanted in zip(jax.grad(with_series, (0, 1, 2))(initial, rates, times), expected, strict=True):
-        close(found, wanted, 20)
+    arrays = (jnp.asarray(initial), jnp.asarray(rates), jnp.asarray(TIMES[1:]))
+    gradients = jax.grad(with_series, (0, 1, 2))(*arrays)
+    found = sum(np.sum(np.asarray(one, float) * way) for one, way in zip(gradients, ways, strict=True))
+    np.testing.assert_allclose(found, (log_densities(1) - log_densities(-1)) / 2, rtol=1e-4)
+    if arrays[0].dtype == np.float64:
+        np.testing.assert_allclose(found, (log_densities(1) - log_densities(-1)) / 2, rtol=1e-7)
 
 
 def test_gradient_at_time_zero(close):
@@ -77,10 +80,10 @@ def test_gradient_at_time_zero(close):
     close(jax.grad(lambda time: phase_type.exponential(3.0).log_prob(time))(0.0), -3.0)
 
 
-@pytest.mark.parametrize("rate", [0.01, 1.0, 300.0])
+@pytest.mark.parametrize("rate", [0.01, 300.0])
 def test_exponential(close, rate):
     """The exponential time has its closed forms, far out in its tail, too."""
-    times = np.array([0.0, 0.5, 3.0, 50.0]) / rate
+    times = np.array([0.0, 0.5, 1.0, 3.0, 50.0]) / rate
     chain = phase_type.exponential(rate)
 
     close(chain.log_prob(times), np.log(rate) - rate * times)
@@ -104,31 +107,31 @@ def test_erlang(close, shape):
 @pytest.mark.parametrize("shape", [3, 200])
 def test_score_of_erlang(close, shape):
     """The gradient of the log likelihood for the rate is N k / rate - sum t, however unlikely the data are."""
-    times = jnp.array([shape * 0.75, float(shape), 1.0])
+    times = jnp.array([shape * 0.75, float(shape), 1.0, 2.0, 3.0])
     score = jax.grad(lambda rate: phase_type.erlang(shape, rate).log_prob(times).sum())(1.25)
 
-    close(score, 3 * shape / 1.25 - float(times.sum()), 30)
+    close(score, 5 * shape / 1.25 - float(times.sum()), 30)
 
 
 def test_hypoexponential(close):
     """With rates that differ, the density is the weighted sum of exponential ones."""
     rates = np.array([1.0, 2.0, 5.0, 7.0])
-    times = np.array([0.2, 1.0, 4.0])
+    times = np.array([0.0, 0.2, 1.0, 4.0, 9.0])
     weights = [np.prod([other / (other - rate) for other in rates if other != rate]) for rate in rates]
     expected = sum(w * rate * np.exp(-rate * times) for w, rate in zip(weights, rates, strict=True))
 
     close(phase_type.hypoexponential(rates).prob(times), expected, 5)
 
 
-@pytest.mark.parametrize("samples", [2, 5, 40])
+@pytest.mark.parametrize("samples", [5, 40])
 def test_length_of_genealogies(close, samples):
     """P(L <= t) = (1 - exp(-t/2))^(n-1) for the total length of a genealogy, also with 40 samples."""
-    times = np.array([0.5, 2.0, 6.0, 15.0])
+    times = np.array([0.5, 2.0, 6.0, 10.0, 15.0])
 
     close(phase_type.coalescent_length(samples).cdf(times), (1 - np.exp(-times / 2)) ** (samples - 1), 2)
 
 
-@pytest.mark.parametrize("samples", [2, 5, 40])
+@pytest.mark.parametrize("samples", [5, 40])
 def test_height_of_genealogies(close, samples):
     """Mean and variance of the height are 2 (1 - 1/n) and sum of 4 / (k (k-1))^2."""
     chain = phase_type.coalescent_height(samples)
@@ -139,21 +142,21 @@ def test_height_of_genealogies(close, samples):
 
 def test_rewards(close):
     """With the number of lineages as reward, the height becomes the length; states without it are passed."""
-    height = phase_type.coalescent_height(6)
-    length = phase_type.coalescent_length(6)
-    times = np.array([0.5, 2.0, 6.0])
+    height = phase_type.coalescent_height(5)
+    length = phase_type.coalescent_length(5)
+    times = np.array([0.1, 0.5, 2.0, 4.0, 6.0])
 
-    close(height.rewarded([6, 5, 4, 3, 2]).log_prob(times), length.log_prob(times), 3)
-    close(height.rewarded([0, 0, 1, 0, 0]).log_prob(times), np.log(6) - 6 * times)
+    close(height.rewarded([5, 4, 3, 2]).log_prob(times), length.log_prob(times), 3)
+    close(height.rewarded([0, 1, 0, 0]).log_prob(times), np.log(6) - 6 * times)
     initial, rates, _ = random_chain(4)
     kept = phase_type.Continuous(jnp.asarray(initial), jnp.asarray(rates)).rewarded([1, 1, 1, 1])
     close(kept.rates, rates)
 
 
-@pytest.mark.parametrize("samples", [2, 5, 12])
+@pytest.mark.parametrize("samples", [5, 12])
 def test_segregating_sites(close, samples):
     """The number of mutations is the sum of geometric numbers with (k-1) / (k-1+theta), and the alternating sum."""
-    theta, most = 2.0, 30
+    theta, most = 2.0, 59
     expected = np.zeros(most)
     expected[0] = 1
     for k in range(2, samples + 1):
@@ -174,7 +177,7 @@ def test_segregating_sites(close, samples):
 
 def test_geometric(close):
     """The geometric number has its closed forms and score."""
-    numbers = np.array([1, 2, 7, 40])
+    numbers = np.array([1, 2, 7, 20, 40])
     chain = phase_type.geometric(0.3)
 
     close(chain.log_prob(numbers), np.log(0.3) + (numbers - 1) * np.log(0.7))
@@ -182,7 +185,7 @@ def test_geometric(close):
     close(chain.mean(), 1 / 0.3)
     close(chain.variance(), 0.7 / 0.09)
     score = jax.grad(lambda p: phase_type.geometric(p).log_prob(jnp.asarray(numbers)).sum())(0.3)
-    close(score, 4 / 0.3 - (numbers.sum() - 4) / 0.7, 3)
+    close(score, 5 / 0.3 - (numbers.sum() - 5) / 0.7, 3)
 
 
 def test_discrete_chain(close):
@@ -213,11 +216,11 @@ def test_too_many_terms():
 
 def test_vmap_and_jit(close):
     """Under vmap and jit each element gets what it gets alone."""
-    rates = jnp.array([0.5, 2.0, 30.0])
-    times = jnp.array([0.1, 1.0, 3.0])
+    rates = jnp.array([0.5, 30.0])
+    times = jnp.array([0.1, 0.5, 1.0, 2.0, 3.0])
 
     def log_likelihood(rate):
-        return phase_type.coalescent_height(4, rate).log_prob(times).sum()
+        return phase_type.coalescent_height(5, rate).log_prob(times).sum()
 
     together = jax.jit(jax.vmap(jax.value_and_grad(log_likelihood)))(rates)
     alone = [jax.value_and_grad(log_likelihood)(rate) for rate in rates]

@@ -105,10 +105,11 @@ class Run:
         bandwidths, phi_rms, wrong = (self.sampler.gathered(array) for array in trace)
         if wrong.any() or not np.isfinite(phi_rms).all():
             at = int(np.argmax((wrong > 0) | ~np.isfinite(phi_rms)))
+            what = f"the score of {int(wrong[at])} of {self.layout.n} particles" if wrong[at] else "the direction"
             raise SVGDError(
-                f"step {self.step + at + 1}: the score of {int(wrong[at])} of {self.layout.n} particles is not finite. "
-                "Is the log density finite wherever particles go, or are the steps too long? For positive parameters "
-                "let the particles be their logarithms; or use a smaller step, as in optimizer=optax.adam(0.01)"
+                f"step {self.step + at + 1}: {what} is not finite. Is the log density finite wherever particles go, or "
+                "are the steps too long? For positive parameters let the particles be their logarithms; or use a "
+                "smaller step, as in optimizer=optax.adam(0.01)"
             )
         self.step += length
         return bandwidths, phi_rms
@@ -220,10 +221,8 @@ class _Clock:
         shards = [shard.data for shard in particles.addressable_shards]
         batch = self.sampler.target.batch(self.sampler._data, jax.random.key(0), jax.numpy.int32(step))
         if not self.samples[0]:
-            jax.block_until_ready([self._scores(shard, batch) for shard in shards])
-        start = time.perf_counter()
-        jax.block_until_ready([self._scores(shard, batch) for shard in shards])
-        seconds = time.perf_counter() - start
+            self._timed(shards, batch)  # compiles
+        seconds = self._timed(shards, batch)
         if jax.process_count() > 1:
             from jax.experimental import multihost_utils
 
@@ -239,6 +238,11 @@ class _Clock:
             ]
             with self.path.open("a", encoding="utf-8") as log:
                 log.write("\n".join(rows) + "\n")
+
+    def _timed(self, shards: list[Array], batch: Any) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready([self._scores(shard, batch) for shard in shards])
+        return time.perf_counter() - start
 
     def timings(self) -> tuple[ProcessTiming, ...]:
         """All samples so far."""

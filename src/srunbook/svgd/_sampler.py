@@ -206,8 +206,11 @@ class SVGD:
 
     def gathered(self, array: Array) -> np.ndarray[Any, Any]:
         """A whole array as each process gets it."""
-        whole = jax.jit(lambda x: x, out_shardings=self._sharding(Spec()))(array)
-        return np.asarray(whole.addressable_data(0))
+        if array.is_fully_addressable:
+            return np.asarray(array)
+        if not array.is_fully_replicated:
+            array = jax.jit(_same, out_shardings=self._sharding(Spec()))(array)
+        return np.asarray(array.addressable_data(0))
 
     def _direction(self, layout: Layout, target: Target) -> Callable[..., tuple[Array, Array, Array]]:
         """Direction (padded, d), bandwidth, and the number of particles whose score is not finite."""
@@ -266,6 +269,10 @@ class SVGD:
             return lax.scan(lambda carry, number: step(carry, number, data, pairs, key), state, numbers)
 
         return jax.jit(steps, donate_argnums=0)
+
+
+def _same(array: Array) -> Array:
+    return array
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> None:

@@ -89,7 +89,8 @@ def log_series(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> Ar
     Returns:
         The logarithms, shape (points,); NaN where more than `MOST_TERMS` terms were needed.
     """
-    return _forward(a, matrix, b, x, poisson)[0]
+    logs: Array = _forward(a, matrix, b, x, poisson)[0]
+    return logs
 
 
 @functools.partial(jax.jit, static_argnums=4)  # called from outside of jit, it is compiled once for each shape

@@ -1,0 +1,293 @@
+"""SVGD in one process: distributions, settings, restarts, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+jax = pytest.importorskip("jax")
+optax = pytest.importorskip("optax")
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import scipy.integrate  # noqa: E402
+import scipy.stats  # noqa: E402
+
+from srunbook.checkpoint import CheckpointError, Checkpoints  # noqa: E402
+from srunbook.svgd import (  # noqa: E402
+    SVGD,
+    DimensionWarning,
+    ProcessTiming,
+    SVGDError,
+    SVGDResult,
+    kernel_stein_discrepancy,
+    phase_type,
+)
+
+KEY = jax.random.key(0)
+
+
+def normal(x):
+    """Standard normal log density."""
+    return -0.5 * jnp.sum(x**2)
+
+
+def decaying(steps, rate=0.1):
+    """Steps that become smaller, so that a run ends at rest."""
+    return optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"), [(1, 0.964), (2, 0.915), (5, 0.691), (10, 0.430), (20, 0.201)], ids=lambda value: str(value)
+)
+@pytest.mark.filterwarnings("ignore::srunbook.svgd.DimensionWarning")
+def test_variance_of_a_normal_distribution(d, expected):
+    """100 particles get the known part of the variance of a normal distribution: less in more dimensions."""
+    result = SVGD(normal, dim=d, optimizer=decaying(1500)).run(KEY, 100, 1500)
+
+    assert result.particles.var(axis=0).mean() == pytest.approx(expected, abs=0.012)
+    assert result.phi_rms[-1] < 0.01 * result.phi_rms[0]
+
+
+def test_too_many_dimensions():
+    """With fewer than 10 particles per dimension there is a warning, with more there is none."""
+    with pytest.warns(DimensionWarning, match=r"19 particles in 2 dimensions.*n_particles=20"):
+        SVGD(normal, dim=2).run(KEY, 19, 1)
+    SVGD(normal, dim=2).run(KEY, 20, 1)
+
+
+def test_erlang_posterior():
+    """The rate of Erlang times with a gamma prior has its conjugate posterior within 5 %."""
+    shape, rate, a, b = 3, 2.0, 2.0, 1.0
+    times = phase_type.erlang(shape, rate).sample(jax.random.key(1), (20,))
+    posterior = scipy.stats.gamma(a + 20 * shape, scale=1 / (b + float(times.sum())))
+
+    def log_prior(x):  # of the logarithm of the rate, hence a and not a - 1
+        return a * x[0] - b * jnp.exp(x[0])
+
+    def log_likelihood(x, times):
+        return phase_type.erlang(shape, jnp.exp(x[0])).log_prob(times).sum()
+
+    sampler = SVGD(log_prior, dim=1, data=times, log_likelihood=log_likelihood, optimizer=decaying(250))
+    start = 0.5 * np.random.default_rng(0).normal(size=(200, 1))
+    rates = np.exp(sampler.run(KEY, 200, 250, start).particles)
+
+    assert rates.mean() == pytest.approx(posterior.mean(), rel=0.05)
+    assert rates.std() == pytest.approx(posterior.std(), rel=0.05)
+
+
+def test_coalescent_posterior():
+    """The rate at which lineages join, from heights of genealogies, has its exact posterior within 5 %."""
+    heights = phase_type.coalescent_height(4, 1.5).sample(jax.random.key(2), (15,))
+
+    def log_posterior(x):
+        return phase_type.coalescent_height(4, jnp.exp(x[0])).log_prob(heights).sum() - 0.5 * x[0] ** 2
+
+    start = 0.3 * np.random.default_rng(0).normal(size=(200, 1))
+    found = SVGD(log_posterior, optimizer=decaying(250)).run(KEY, 200, 250, start).particles[:, 0]
+
+    grid = np.linspace(-2, 3, 400, dtype=np.float32)
+    logs = np.asarray(jax.vmap(log_posterior)(grid[:, None]), float)
+    weights = np.exp(logs - logs.max())
+    total, first, second = (scipy.integrate.simpson(weights * grid**power, x=grid) for power in range(3))
+    mean, deviation = first / total, math.sqrt(second / total - (first / total) ** 2)
+    assert found.mean() == pytest.approx(mean, abs=0.05 * deviation + 0.05 * abs(mean))
+    assert found.std() == pytest.approx(deviation, rel=0.05)
+
+
+def test_minibatches():
+    """With rows drawn at each step the particles stay near the posterior of all rows; without scaling they do not."""
+    rows = np.random.default_rng(0).normal(1.0, 1.0, 400).astype("float32")
+    expected = rows.sum() / 401
+
+    def log_likelihood(x, batch):
+        return -0.5 * jnp.sum((batch - x[0]) ** 2)
+
+    options = {"dim": 1, "data": rows, "log_likelihood": log_likelihood, "optimizer": decaying(600)}
+    found = SVGD(normal, batch_size=40, **options).run(KEY, 60, 600).particles
+    again = SVGD(normal, batch_size=40, **options).run(KEY, 60, 600).particles
+    full = SVGD(normal, **options).run(KEY, 60, 600).particles
+
+    assert full.mean() == pytest.approx(expected, abs=0.002)
+    assert full.std() == pytest.approx(1 / math.sqrt(401), rel=0.05)
+    assert found.mean() == pytest.approx(expected, abs=0.05)
+    np.testing.assert_array_equal(found, again)
+
+
+def test_bandwidths():
+    """A number, and a function of the particles, are taken as the bandwidth."""
+    x = np.random.default_rng(0).normal(size=(30, 2)).astype("float32")
+
+    assert SVGD(normal, bandwidth=0.7).direction(x).bandwidth == pytest.approx(0.7)
+    assert SVGD(normal, bandwidth=lambda x: jnp.sum(x**2)).direction(x).bandwidth == pytest.approx(
+        (x**2).sum(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("n", [128, 129, 500])
+def test_median(n):
+    """Few pairs are all taken, of more a part: the default is the exact median up to about one per cent."""
+    x = np.random.default_rng(0).normal(size=(n, 3)).astype("float32") + 1000
+    distances = np.linalg.norm(x[:, None].astype(float) - x[None], axis=2)[np.triu_indices(n, 1)]
+    expected = np.median(distances) ** 2 / math.log(n)
+
+    assert SVGD(normal, bandwidth="exact_median").direction(x).bandwidth == pytest.approx(expected, rel=2e-5)
+    assert SVGD(normal).direction(x).bandwidth == pytest.approx(expected, rel=2e-5 if n <= 128 else 0.04)
+
+
+def test_particles_that_coincide():
+    """Particles at the same place have no median distance, and still a finite direction."""
+    x = np.ones((10, 2), "float32")
+    direction = SVGD(normal).direction(x)
+
+    np.testing.assert_allclose(direction.phi, -x, rtol=1e-6)
+
+
+def test_tiles():
+    """Particles in many tiles have the same direction as in one, and as from the definition."""
+    from srunbook.svgd import _kernel
+
+    x = np.random.default_rng(0).normal(size=(301, 3)).astype("float32")
+    between = x[:, None].astype(float) - x[None]
+    kernel = np.exp(-np.sum(between**2, axis=2))
+    expected = (kernel @ -x + np.sum(kernel[:, :, None] * between, axis=1) * 2) / 301
+    whole = SVGD(normal, bandwidth=1.0).direction(x).phi
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_kernel, "TILE_CPU", 1000)
+        patch.setattr(_kernel, "MOST_TARGETS", 77)
+        tiled = SVGD(normal, bandwidth=1.0).direction(x).phi
+
+    np.testing.assert_allclose(whole, expected, atol=1e-6)
+    np.testing.assert_allclose(tiled, expected, atol=1e-6)
+
+
+def test_far_from_the_origin():
+    """Particles far from the origin have the same direction as at it, up to the digits that their places have."""
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype("float32")
+
+    near = SVGD(lambda x: -0.5 * jnp.sum(x**2), bandwidth=1.0).direction(x).phi
+    far = SVGD(lambda x: -0.5 * jnp.sum((x - 1000) ** 2), bandwidth=1.0).direction(x + 1000).phi
+    np.testing.assert_allclose(far, near, atol=2e-4)
+
+
+def dense_ksd(x, scores, c=1.0, beta=-0.5):
+    """The definition, by differentiation of the kernel."""
+
+    def kernel(x, y):
+        return (c**2 + jnp.sum((x - y) ** 2)) ** beta
+
+    def stein(x, y, s, t):
+        mixed = jnp.trace(jax.jacfwd(jax.grad(kernel, 1), 0)(x, y))
+        return kernel(x, y) * s @ t + jax.grad(kernel, 1)(x, y) @ s + jax.grad(kernel, 0)(x, y) @ t + mixed
+
+    rows = jax.vmap(lambda x0, s0: jax.vmap(lambda y0, t0: stein(x0, y0, s0, t0))(x, scores))(x, scores)
+    return float(jnp.sqrt(jnp.sum(rows))) / len(x)
+
+
+def test_ksd():
+    """The discrepancy is that of the definition, in tiles, too, and falls while particles find their distribution."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(60, 2)), jnp.float32)
+    scores = -x + 0.3
+
+    assert float(kernel_stein_discrepancy(x, scores)) == pytest.approx(dense_ksd(x, scores), rel=1e-4)
+    sampler = SVGD(normal, optimizer=decaying(300))
+    start = np.asarray(x) * 0.3 + 2
+    ended = sampler.run(KEY, 60, 300, start).particles
+    assert sampler.ksd(ended) < 0.1 * sampler.ksd(start)
+
+
+def test_optimizer_that_looks_at_all_particles():
+    """An optimizer that limits the norm of all directions together works on the sharded particles."""
+    clipping = optax.chain(optax.clip_by_global_norm(1e-3), optax.sgd(1.0))
+    start = np.random.default_rng(0).normal(size=(20, 2)).astype("float32")
+    moved = SVGD(normal, optimizer=clipping).run(KEY, 20, 1, start).particles - start
+
+    assert np.linalg.norm(moved) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_progress(capsys):
+    """Progress is a line for each report; a run in pieces ends where a run in one piece ends."""
+    quiet = SVGD(normal, dim=2).run(KEY, 30, 25)
+    assert capsys.readouterr().out == ""
+    told = SVGD(normal, dim=2).run(KEY, 30, 25, progress=True, every=10)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["step 10 of 25", "step 20 of 25", "step 25 of 25"]
+    np.testing.assert_allclose(told.particles, quiet.particles, rtol=1e-6)
+    assert len(told.bandwidths) == len(told.phi_rms) == 25
+
+
+def test_restart(tmp_path):
+    """A run in two parts, with the checkpoint between them, ends exactly where one in one part ends."""
+    sampler = SVGD(normal, dim=2, optimizer=optax.adam(0.1), data=np.arange(8.0, dtype="float32"), batch_size=2,
+                   log_likelihood=lambda x, rows: -jnp.sum((rows - x[0]) ** 2))  # fmt: skip
+    whole = sampler.run(KEY, 21, 30, every=10, checkpoint=tmp_path / "whole")
+    first = sampler.run(KEY, 21, 20, every=10, checkpoint=tmp_path / "parts")
+    second = sampler.run(KEY, 21, 30, every=10, checkpoint=tmp_path / "parts")
+
+    assert (first.steps, second.first_step, second.steps) == (20, 20, 30)
+    np.testing.assert_array_equal(second.particles, whole.particles)
+    assert not np.array_equal(first.particles, whole.particles)
+    assert Checkpoints(tmp_path / "parts").steps() == [10, 20, 30]
+    ended = sampler.run(KEY, 21, 30, every=10, checkpoint=tmp_path / "parts")
+    np.testing.assert_array_equal(ended.particles, whole.particles)
+    assert len(ended.bandwidths) == 0
+
+
+def test_checkpoint_of_another_run(tmp_path):
+    """A checkpoint of a run with another key or another number of particles is refused."""
+    sampler = SVGD(normal, dim=2)
+    sampler.run(KEY, 21, 10, checkpoint=tmp_path)
+
+    with pytest.raises(CheckpointError, match="another key"):
+        sampler.run(jax.random.key(9), 21, 20, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match="not of this model"):
+        sampler.run(KEY, 22, 20, checkpoint=tmp_path)
+
+
+def test_scores_that_are_not_finite():
+    """A log density without finite gradient ends the run, with the step and the number of particles."""
+    with pytest.raises(SVGDError, match=r"step 1: the score of 1 of 20 particles is not finite"):
+        SVGD(lambda x: jnp.log(x[0])).run(KEY, 20, 3, np.arange(20.0)[:, None])
+
+
+def test_slow_processes():
+    """A process whose scores take more than 1.5 times the median's is slow; a little more is not."""
+    empty = np.zeros(0)
+    times = [(1.0, 1.0), (1.1, 1.2), (1.0, 9.0, 1.0), (2.0, 2.1)]
+    timings = tuple(ProcessTiming(number, f"n{number}", samples) for number, samples in enumerate(times))
+    result = SVGDResult(np.zeros((1, 1)), 1, 0, empty, empty, 1.0, timings=timings)
+
+    assert [timing.host for timing in result.slow_processes] == ["n3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "run", "message"),
+    [
+        ({"bandwidth": "mean"}, (), r"bandwidth='mean': it is 'median' or 'exact_median', a number"),
+        ({"bandwidth": -1.0}, (), r"bandwidth=-1\.0.*larger than 0"),
+        ({"kernel": "imq"}, (), r"kernel='imq': it is 'rbf' or 'linear'"),
+        ({"exchange": "ringg"}, (), r"exchange='ringg': it is 'all_gather' or 'ring'"),
+        ({"dim": 0}, (), r"dim=0"),
+        ({"data": np.ones(3)}, (), r"only data= is given"),
+        ({"log_likelihood": normal}, (), r"only log_likelihood= is given"),
+        ({"data": (np.ones(3), np.ones(2)), "log_likelihood": normal}, (), r"\[2, 3\] rows"),
+        ({"data": np.ones(3), "log_likelihood": normal, "batch_size": 4}, (), r"batch_size=4 of 3 rows"),
+        ({}, (10, 5), r"initial= and dim= are both missing"),
+        ({"dim": 2}, (0, 5), r"n_particles=0"),
+        ({"dim": 2}, (10, -1), r"n_steps=-1"),
+        ({"dim": 2}, (10, 5, np.ones((10, 3))), r"shape \(10, 3\); needed is \(10, 2\)"),
+        ({}, (10, 5, np.ones(10)), r"shape \(10,\).*\(n, d\)"),
+    ],
+)
+def test_refused(options, run, message):
+    """What cannot be right is refused, with what was found and what is allowed."""
+    with pytest.raises(ValueError, match=message):
+        SVGD(normal, **options).run(KEY, *run)
+
+
+def test_density_that_is_no_number():
+    """A log density of another shape than () is refused with an example."""
+    with pytest.raises(ValueError, match=r"shape \(2,\); it is one number, as in"):
+        SVGD(lambda x: -(x**2), dim=2).run(KEY, 20, 1)
