@@ -149,6 +149,15 @@ class Trial:
         result = cluster.capture(self.state, ["scancel", f"--signal={name}", self.identity])
         assert result.returncode == 0, result.stderr
 
+    def limit(self, seconds: int) -> None:
+        """Sets the time limit to a full minute that is at least so many seconds away."""
+        self.asked = -math.inf
+        hours, minutes, past = map(int, self.shown()["RunTime"].split(":"))
+        limit = math.ceil((3600 * hours + 60 * minutes + past + seconds) / 60)
+        command = ["scontrol", "update", f"JobId={self.identity}", f"TimeLimit={limit}"]
+        result = cluster.capture(self.state, command)
+        assert result.returncode == 0, result.stderr
+
     def resumed(self) -> list[int]:
         """Steps after which it went on."""
         return [int(step) for step in re.findall(r"Resuming after step (\d+)", self.file("out"))]

@@ -64,7 +64,7 @@ def test_a_killed_save_does_not_count(healed, submit, outcomes):
     outcomes(
         9,
         "SIGKILL during a save",
-        "the checkpoint before is restored; at every call to the system: tests/unit/test_checkpoint_kill.py",
+        "the checkpoint before is restored",
         over_s=over - at,
         lost_steps=6 - trial.restored(),
     )

@@ -16,10 +16,11 @@ LIMIT = 60
 def test_what_slurm_announces(healed, submit, undisturbed, outcomes):
     """Rows 7 and 8: the signal before a time limit costs one step at most, a preemption in a save that save alone."""
     announced, saving = "signal:0:8:data", "hold:0:6:save"
-    # Slurm sends the signal up to 60 s early, and of the two minutes it leaves the first 30 s for the start.
-    limited = submit(announced, options=["--time=2", "--signal=USR1@30"])
+    limited = submit(announced, options=["--signal=USR1@60"])
     preempted = submit(saving, nodes=("node3", "node4"), options=["--partition=preempt"])
 
+    limited.await_fault(announced)
+    limited.limit(45)  # Slurm counts in minutes and sends the signal up to 60 s early: not before the job has got there
     preempted.await_fault(saving)
     at = time.time()
     faults.preempt(healed, ["node3", "node4"])

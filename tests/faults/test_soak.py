@@ -47,12 +47,12 @@ def predicted(step: float, save: float, restart: float) -> float:
 
 def seconds_of_a_step(submit, interval: int) -> float:
     """Measures undisturbed steps with a save after so many."""
-    first, last = "mark:0:100:step", "mark:0:1360:step"
-    arguments = [f"--epochs={1400 // STEPS_OF_AN_EPOCH}", f"--save-every={interval}"]
+    first, last = "mark:0:100:step", "mark:0:660:step"
+    arguments = [f"--epochs={700 // STEPS_OF_AN_EPOCH}", f"--save-every={interval}"]
     trial = submit(f"{first};{last}", arguments=arguments)
     assert trial.await_end(120).state == "COMPLETED"
     began, ended = (trial.events("fault", fault=fault)[0]["time"] for fault in (first, last))
-    return (ended - began) / 1260
+    return (ended - began) / 560
 
 
 def record(slurm: str, **samples: float) -> None:
@@ -83,7 +83,7 @@ def test_goodput_under_kills(healed, submit, request):
         arguments = [f"--epochs={STEPS // STEPS_OF_AN_EPOCH}", f"--save-every={INTERVAL}", "--checkpoint-dir=soak"]
         trial = submit(faults, folder=folder, arguments=arguments)
         folder = trial.inside
-        trial.await_over(180)
+        trial.await_over(400)
         started = trial.events("fault", fault=first)[0]["time"] if trial.events("fault", fault=first) else None
         if killed is not None and started is not None:
             restarts.append(started - killed)
