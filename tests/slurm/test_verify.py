@@ -5,20 +5,33 @@ All jobs are submitted at once and end beside each other; each test waits for it
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from srunbook import cluster
 from srunbook.cluster import State
+from srunbook.formats import Mask, Recording, compare, read_recording, recording_path, write_recording
 from srunbook.verify import Cause
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCHRUN = ROOT / "slurm" / "torchrun" / "run_distributed.sbatch"
+GLOO = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
+SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
+
+MASKS = (
+    Mask(r"\b[0-9a-f]{12}\.\.\.", "<hash>...", "sums over a network round in the order of arrival"),
+    Mask(r"\bnode(\[[\d,-]+\]|\d+)", "<nodes>", "Slurm takes whichever nodes are idle"),
+    Mask(r"\d[\d.:]*(e-?\d+)?", "<n>", "ids, sizes and times differ, and processors round in different ways"),
+)
 
 RANKS = """\
 import json, os, subprocess, sys
@@ -139,6 +152,71 @@ def test_a_job_of_the_torchrun_guide(jobs):
 
     assert done.returncode == report["status"] == Cause.VERIFIED, done.stdout
     assert "4 ranks in slurm-" in next(check["evidence"] for check in report["checks"] if check["name"] == "records")
+
+
+@pytest.fixture(scope="module")
+def gloo(jobs: Jobs) -> tuple[str, str]:
+    """A job of the gloo guide that has ended: its number, and the folder where it was submitted."""
+    folder = cluster.stage(jobs.state, GLOO, extra=[SCRIPT])
+    size = ["--epochs=3", "--days=7", "--max-steps=20"]
+    job = cluster.submit(jobs.state, GLOO, size, folder=folder, timeout=240)
+    return job.identity, folder
+
+
+def test_a_job_of_the_gloo_guide(jobs, gloo, request):
+    """Every check passes for a job of the gloo guide, its folder gets both summaries, and the page shows this."""
+    job, folder = gloo
+    done = cluster.capture(jobs.state, ["bash", SCRIPT.name, job], folder=folder)
+    results = jobs.state.folder / folder.lstrip("/") / "results" / f"ddp_cpu_{job}"
+    lines = tuple(line.rstrip() for line in done.stdout.splitlines())
+
+    assert done.returncode == Cause.VERIFIED, done.stdout
+    assert lines[-1] == "13 passed: every check passed (status 0)"
+    assert f"{job}.0|python|COMPLETED|0:0|2|2|" in (results / "sacct_summary.txt").read_text()
+    assert "| parameters | passed | " in (results / "EXECUTION_SUMMARY.md").read_text()
+
+    sha256 = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
+    if request.config.getoption("--record"):
+        recording = Recording(
+            command=f"./{SCRIPT.name} {job}",
+            where="process",
+            date=datetime.now(UTC).date().isoformat(),
+            source_sha256=sha256,
+            output=lines,
+            versions={"slurm": jobs.state.root["slurm"], "python": platform.python_version()},
+        )
+        write_recording(recording_path(SCRIPT), recording)
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    recording = read_recording(recording_path(SCRIPT))
+    assert recording.source_sha256 == sha256, again
+    difference = compare(recording.output, lines, MASKS)
+    assert not difference, f"{difference}\n{again}"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "instead", "cause", "sentence"),
+    [
+        ("metrics.csv", r"(?m)^(2,\d\.\d\d\d)\d*", r"\g<1>9999", Cause.LOSS_DIFFERS, "epoch 2: train_loss is "),
+        ("metrics.csv", r"(?m)^(2,\d\.\d*),[^,]*", r"\g<1>,nan", Cause.NOT_FINITE, "epoch 2: val_loss is nan"),
+        ("metrics.csv", r"(?m)^2,.*\n", "", Cause.EPOCH_MISSING, "epoch 2 is missing; 3 were asked for"),
+        ("rank_1.log", '"params_sha256": "[0-9a-f]{8}', '"params_sha256": "01234567', Cause.PARAMETERS, "rank 1 has "),
+        ("rank_1.log", "(?s).+", "", Cause.RANK_MISSING, "rank_1.log holds no start record"),
+    ],
+)
+def test_its_files_are_changed(jobs, gloo, name, pattern, instead, cause, sentence):
+    """A change in one file of that job, by a digit or by a line, is found; without it all is well again."""
+    job, folder = gloo
+    path = jobs.state.folder / folder.lstrip("/") / "results" / f"ddp_cpu_{job}" / name
+    text = path.read_text()
+    changed = re.sub(pattern, instead, text)
+    path.write_text(changed)
+    found = jobs.verify(job, folder=folder)
+    path.write_text(text)
+
+    assert changed != text
+    assert found.returncode == cause, found.stdout
+    assert sentence in found.stdout
+    assert jobs.verify(job, folder=folder).returncode == Cause.VERIFIED
 
 
 def test_an_unknown_job(jobs):
