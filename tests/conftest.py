@@ -254,7 +254,7 @@ class Reader:
     @staticmethod
     def framework(program: Path) -> dict[str, str]:
         """Name and version of the framework that a program imports."""
-        used = re.findall(r"^import (jax|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
+        used = re.findall(r"^import (jax|lightning|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
         return {name: importlib.metadata.version(name) for name in used[:1]}
 
     @classmethod

@@ -1,0 +1,257 @@
+"""The program of the Lightning guide on one process and on several, and with everything that can be wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAIN = ROOT / "examples" / "lightning" / "train.py"
+
+MASKS = (
+    Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
+    Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
+)
+
+# What each command of the docstring prints ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def commands(reader: Any) -> list[str]:
+    """The two commands at the top of the program: one process, and two nodes with two processes each."""
+    found: list[str] = reader.commands(TRAIN)
+    assert len(found) == 2
+    return found
+
+
+def iterations(run: Any) -> set[str]:
+    """How many iterations the lines of the epochs count."""
+    return {line.split(": ")[1].split(",")[0] for line in run.lines if "Epoch " in line}
+
+
+def test_one_process(reader: Any, commands: list[str]) -> None:
+    """One process makes 219 iterations of 32 samples in an epoch, and leaves what the page names."""
+    run = reader.run(TRAIN, commands[0])
+    assert run.status == 0, run.text
+    folder = reader.folder / "outputs" / "1x1"
+    with (folder / "local" / "metrics.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["val_accuracy"]]
+
+    assert iterations(run) == {"219 iterations"}
+    assert float(rows[-1]["val_accuracy"]) > 0.85
+    assert len(json.loads((folder / "local" / "epoch_seconds.json").read_text())) == 2
+    assert (folder / "local" / "checkpoints" / "last.ckpt").is_file()
+    assert list((folder / "local" / "tensorboard").glob("events.out.tfevents.*"))
+    assert json.loads((folder / "configuration.json").read_text())["devices"] == 1
+
+
+def test_two_nodes(reader: Any, commands: list[str]) -> None:
+    """Four processes on two nodes make 55 iterations, are one world, and end with the same parameters."""
+    run = reader.run(TRAIN, commands[1])
+    assert run.status == 0, run.text
+    records = list(parse_records(run.lines))
+    starts = [record for record in records if isinstance(record, StartRecord)]
+    ends = [record for record in records if isinstance(record, EndRecord)]
+
+    assert iterations(run) == {"55 iterations"}
+    assert sorted((one.rank, one.world_size, one.local_rank) for one in starts) == [
+        (0, 4, 0),
+        (1, 4, 1),
+        (2, 4, 0),
+        (3, 4, 1),
+    ]
+    assert {one.backend for one in starts} == {"gloo"}
+    assert {one.steps for one in ends} == {110}
+    assert len({one.params_sha256 for one in ends}) == 1
+    assert len(ends) == 4
+    reader.compare(TRAIN, run, lambda line: "Epoch " in line or "Training on" in line, MASKS)
+
+
+# What it says when it cannot train ------------------------------------------------------------------------------------
+
+PROBE = """
+import json, os, sys, types
+sys.path.insert(0, sys.argv[1])
+import train
+for line in sys.stdin:
+    case = json.loads(line)
+    os.environ.clear()
+    os.environ.update(case["environ"])
+    train.torch.cuda.device_count = lambda: case["gpus"]
+    train.torch.cuda.is_available = lambda: case["gpus"] > 0
+    try:
+        answer = eval(case["call"], {**vars(train), "Path": train.Path})
+    except ValueError as error:
+        answer = str(error)
+    print(json.dumps(answer), flush=True)
+"""
+
+JOB = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_NNODES": "2",
+    "SLURM_PROCID": "0",
+    "SLURMD_NODENAME": "node1",
+}
+STEP = {**JOB, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Evaluates an expression within the program, in a process of its own that imports Lightning once."""
+    folder = tmp_path_factory.mktemp("probe")
+    with subprocess.Popen(
+        [sys.executable, "-c", PROBE, str(TRAIN.parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+
+        def question(call: str, environ: dict[str, str] | None = None, gpus: int = 0) -> Any:
+            case = {"call": call, "environ": environ or {}, "gpus": gpus}
+            process.stdin.write(json.dumps(case) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield question
+        process.stdin.close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "gpus", "answer"),
+    [
+        ({}, 0, [1, 1]),
+        ({}, 2, [1, 1]),
+        (STEP, 0, [2, 2]),
+        (STEP, 2, [2, 2]),
+        ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 0, [2, 2]),
+        ({**STEP, "SLURM_NNODES": "1", "SLURM_NTASKS_PER_NODE": "4", "SLURM_STEP_TASKS_PER_NODE": "4"}, 4, [1, 4]),
+        (
+            {
+                "SLURM_JOB_ID": "17",
+                "SLURM_NTASKS": "1",
+                "SLURM_NNODES": "1",
+                "SLURM_STEP_NUM_TASKS": "1",
+                "SLURM_STEP_TASKS_PER_NODE": "1",
+            },
+            1,
+            [1, 1],
+        ),
+    ],
+)
+def test_allocation_becomes_nodes_and_devices(ask: Any, environ: dict[str, str], gpus: int, answer: list[int]) -> None:
+    """Nodes and devices are those of the allocation, and one process where there is none."""
+    assert ask("read_allocation()", environ, gpus) == answer
+
+
+@pytest.mark.parametrize(
+    ("environ", "gpus", "answer"),
+    [
+        ({**STEP, "SLURM_JOB_NAME": "bash"}, 0, "the job is named 'bash', .* give another name: --job-name=train"),
+        ({**STEP, "SLURM_JOB_NAME": "interactive"}, 0, "the job is named 'interactive'"),
+        (JOB, 0, "not started by srun; start all: srun python "),
+        ({**STEP, "SLURM_STEP_NUM_TASKS": "1"}, 0, "not started by srun"),
+        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "3,1"}, 0, "Slurm runs 3,1 tasks on the nodes; .*: --ntasks-per-node=4"),
+        (
+            {name: value for name, value in STEP.items() if name != "SLURM_NTASKS_PER_NODE"},
+            0,
+            "2 tasks on each of 2 nodes, and --ntasks-per-node is not given, .*; give --ntasks-per-node=2 and no",
+        ),
+        ({**STEP, "SLURM_NTASKS_PER_NODE": "4"}, 0, "--ntasks-per-node is 4, .*; give --ntasks-per-node=2"),
+        (STEP, 4, "2 tasks run on node1, and each sees 4 GPUs; give each GPU its task: --ntasks-per-node=4"),
+        ({**STEP, "SLURM_GPUS_ON_NODE": "4"}, 0, "each sees 4 GPUs; give each GPU its task"),
+        ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 1, "each sees 1 GPUs; let each task see all .* not --gpus-per-task"),
+    ],
+)
+def test_allocation_that_does_not_agree_is_refused(ask: Any, environ: dict[str, str], gpus: int, answer: str) -> None:
+    """A layout in which Lightning would hang, or train alone, is named, with the option that mends it."""
+    problem = ask("read_allocation()", environ, gpus)
+
+    assert isinstance(problem, str), problem
+    assert re.search(answer, problem), problem
+
+
+def test_folder_of_another_configuration_is_refused(ask: Any, tmp_path: Path) -> None:
+    """A folder takes further runs of its configuration, and names what differs in another."""
+    call = "str(claim_folder(Path({!r}), {}))"
+    folder = str(tmp_path / "outputs")
+    first = ask(call.format(folder, {"nodes": 1, "epochs": 2}), {"SLURM_JOB_ID": "17"})
+    again = ask(call.format(folder, {"nodes": 1, "epochs": 2}), {"SLURM_JOB_ID": "18"})
+    other = ask(call.format(folder, {"nodes": 2, "epochs": 2}), {"SLURM_JOB_ID": "19"})
+
+    assert (Path(first).name, Path(again).name) == ("17", "18")
+    assert "holds runs with nodes 1; for another configuration give another folder" in other
+
+
+def test_only_rank_0_writes_the_configuration(ask: Any, tmp_path: Path) -> None:
+    """A rank above 0 leaves the folder alone."""
+    ask(f"str(claim_folder(Path({str(tmp_path)!r}), {{'nodes': 1}}))", {"SLURM_PROCID": "1"})
+
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (["--learning_rate", "nan"], {}, "--learning_rate: nan: give a number above 0, such as 0.01"),
+        ([], JOB, "error: this is one process of a job, not started by srun; start all: srun python "),
+    ],
+)
+def test_bad_input_ends_with_status_2(
+    arguments: list[str],
+    environ: dict[str, str],
+    message: str,
+    reader: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wrong with the command line or the job is said in one line, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    output, status = reader.alone([sys.executable, TRAIN, *arguments], **environ)
+
+    assert status == 2
+    assert message in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_learning_rate_follows_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Any) -> None:
+    """With twice the batch the linear rule doubles the rate, and the warm-up reaches it step by step."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r}); import train\n"
+        "class Spy(train.Records):\n"
+        "    def on_train_batch_start(self, trainer, module, batch, index):\n"
+        "        if index < 4:\n"
+        "            train.say(f\"rate {trainer.optimizers[0].param_groups[0]['lr']:.6f}\")\n"
+        "train.Records = Spy\n"
+        "train.main()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    options = ["--batch_size=64", "--scale_learning_rate", "--warmup_steps=4", "--epochs=1"]
+    output, status = reader.alone([sys.executable, "-c", code, *options])
+
+    assert status == 0, output
+    assert re.findall(r"^rate (\S+)$", output, re.MULTILINE) == ["0.005000", "0.010000", "0.015000", "0.020000"]
+
+
+def test_requirements_are_what_was_tested() -> None:
+    """examples/lightning/requirements.txt asks for releases that the installed ones belong to."""
+    for line in (ROOT / "examples/lightning/requirements.txt").read_text(encoding="utf-8").split():
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(version(requirement.name).split("+")[0]), line

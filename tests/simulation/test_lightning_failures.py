@@ -1,0 +1,78 @@
+"""Every entry about a failure of Lightning: the broken program prints its message again, and the mended one runs.
+
+`pytest tests/simulation/test_lightning_failures.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srunbook.formats import Mask, compare, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
+
+MASKS = (Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program below examples/failures/.
+
+    Args:
+        program: Its path there.
+        essential: What makes a line part of the comparison; every alternative has to occur.
+        status: Exit status of the run.
+    """
+
+    program: str
+    essential: tuple[str, ...]
+    status: int = 0
+
+
+BROKEN = [
+    Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),
+    Case("lightning-devices-mismatch/broken.py", ("the trainer is made", "ValueError: You set `devices=4`"), 1),
+    Case("lightning-job-named-bash/broken.py", ("task [01] of 2 is rank 0 of 1",)),
+]
+
+FIXED = [
+    Case("lightning-ntasks/fixed.py", ("rank [0-3] of 4",)),
+    Case("lightning-devices-mismatch/fixed.py", ("rank [01] of 2 has made 2 steps",)),
+    Case("lightning-job-named-bash/fixed.py", ("task [01] of 2 is rank [01] of 2",)),
+]
+
+
+@pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
+def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
+    """A program about a failure ends, and prints its message, as recorded."""
+    program = FAILURES / case.program
+    (command,) = reader.commands(program)
+    run = reader.run(program, command)
+
+    assert run.status == case.status, run.text
+    for pattern in case.essential:
+        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
+    reader.compare(program, run, lambda line: any(re.search(pattern, line) for pattern in case.essential), MASKS)
+
+
+def test_every_program_has_a_test() -> None:
+    """Each program about Lightning in examples/failures/ stands in one of the two lists."""
+    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("lightning-*/*.py")}
+
+    assert programs == {case.program for case in [*BROKEN, *FIXED]}
+
+
+def test_comparison_sees_another_message() -> None:
+    """A message of other words is a difference, even with everything masked that may vary."""
+    case = BROKEN[0]
+    recorded = read_recording(recording_path(FAILURES / case.program)).output
+    changed = [line.replace("is not supported", "is supported") for line in recorded]
+
+    assert compare(recorded, recorded, MASKS, ordered=False) is None
+    assert compare(recorded, changed, MASKS, ordered=False) is not None
