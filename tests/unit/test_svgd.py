@@ -46,7 +46,7 @@ def test_variance_of_a_normal_distribution(d, expected):
     """100 particles get the known part of the variance of a normal distribution: less in more dimensions."""
     result = SVGD(normal, dim=d, optimizer=decaying(1500)).run(KEY, 100, 1500)
 
-    assert result.particles.var(axis=0).mean() == pytest.approx(expected, abs=0.012)
+    assert result.particles.var(axis=0).mean() == pytest.approx(expected, abs=0.03)
     assert result.phi_rms[-1] < 0.01 * result.phi_rms[0]
 
 

@@ -29,6 +29,11 @@ def _points(x: Any, like: Array) -> Array:
     return points
 
 
+def _not_negative(matrix: Array) -> Array:
+    """A matrix without the negative numbers that rounding leaves, and with the gradient of what it was."""
+    return matrix + lax.stop_gradient(jnp.maximum(-matrix, 0))
+
+
 def _missing(rows: Array) -> Array:
     """What the rows sum to, 0 or more.
 
@@ -67,6 +72,7 @@ class Continuous:
         """Log of sum_k Pois(k; scale t) initial P^k ends, and the scale, for which the fastest rate is enough."""
         scale = lax.stop_gradient(jnp.max(-jnp.diagonal(self.rates)))
         matrix = jnp.eye(len(self.initial), dtype=self.rates.dtype) + self.rates / scale
+        matrix = _not_negative(matrix)  # -scale / scale need not be -1 once it is compiled
         times = _points(t, self.rates)
         usable = times >= 0
         mean = scale * jnp.where(usable, times, 0)
@@ -198,7 +204,7 @@ class Discrete:
 
     def _series(self, k: Any, ends: Array) -> Array:
         terms = _points(k, self.steps)
-        return log_series(self.initial, self.steps, ends, terms.reshape(-1), False).reshape(terms.shape)
+        return log_series(self.initial, _not_negative(self.steps), ends, terms.reshape(-1), False).reshape(terms.shape)
 
     def log_prob(self, k: Any) -> Array:
         """Log probability of exactly k steps, initial P^(k-1) (1 - P 1), for whole numbers k of any shape."""

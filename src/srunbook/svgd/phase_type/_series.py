@@ -121,40 +121,47 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
     a, matrix, b, x, result = saved
     known = jnp.isfinite(result)
     count = _terms(x, poisson=poisson)
-    shape = matrix.shape
-
-    class _Sums(NamedTuple):
-        of_a: Array
-        of_matrix: Array
-        of_b: Array
-        of_x: Array
 
     def add(k: Array, carry: Any) -> Any:
-        path, column, outer, sums = carry
-        # column and outer carry the size of the path, too
-        exponent = _log_weights(k, x, poisson=poisson) + path.size - jnp.where(known, result, jnp.inf)
-        factors = jnp.exp(jnp.minimum(exponent, LARGEST_EXPONENT))
+        path, (column, of_column), (outer, of_outer), sums = carry
+        shares = _log_weights(k, x, poisson=poisson) - jnp.where(known, result, jnp.inf)
+        peak = jnp.max(shares, initial=-jnp.inf)
+        peak = jnp.where(jnp.isfinite(peak), peak, 0)
+        factors = jnp.exp(shares - peak)
         weight = jnp.sum(given * factors)
-        after = path.after(matrix)
-        ratio = jnp.exp(path.size - after.size)
-        following = jnp.dot(jnp.matmul(path.row, matrix, precision=lax.Precision.HIGHEST), b)
-        sums = _Sums(
-            sums.of_a + weight * column,
-            sums.of_matrix + weight * outer,
-            sums.of_b + weight * path.row,
-            sums.of_x + factors * following,
-        )
-        outer = (jnp.matmul(outer, matrix.T, precision=lax.Precision.HIGHEST) + jnp.outer(path.row, b)) * ratio
-        column = jnp.matmul(matrix, column, precision=lax.Precision.HIGHEST) * ratio
-        return after, column, outer, sums
 
-    start = _Path.normal(a, jnp.zeros((), a.dtype))
-    sums = _Sums(jnp.zeros_like(a), jnp.zeros(shape, a.dtype), jnp.zeros_like(b), jnp.zeros_like(x))
-    column = b * jnp.exp(-start.size)
-    _, _, _, sums = lax.fori_loop(0, count, add, (start, column, jnp.zeros(shape, a.dtype), sums))
+        def scaled(size: Array) -> Array:
+            return jnp.exp(jnp.minimum(peak + size, LARGEST_EXPONENT))
+
+        after = product(path.row, matrix)
+        sums = (
+            sums[0] + weight * scaled(of_column) * column,
+            sums[1] + weight * scaled(of_outer) * outer,
+            sums[2] + weight * scaled(path.size) * path.row,
+            sums[3] + factors * scaled(path.size) * jnp.dot(after, b),
+        )
+        # The sum of two matrices whose sizes are kept apart; the larger one sets the size.
+        size = jnp.maximum(of_outer, path.size)
+        grown = jnp.exp(of_outer - size) * product(outer, matrix.T) + jnp.exp(path.size - size) * jnp.outer(path.row, b)
+        return _Path.normal(after, path.size), _sized(product(matrix, column), of_column), _sized(grown, size), sums
+
+    def product(left: Array, right: Array) -> Array:
+        return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+
+    zero = jnp.zeros((), a.dtype)
+    nothing = (jnp.zeros_like(a), jnp.zeros_like(matrix), jnp.zeros_like(b), jnp.zeros_like(x))
+    start = (_Path.normal(a, zero), _sized(b, zero), (jnp.zeros_like(matrix), zero - LARGEST_EXPONENT), nothing)
+    of_a, of_matrix, of_b, sums_of_x = lax.fori_loop(0, count, add, start)[3]
     # d/dx of a Poisson mixture takes each term to the next
-    of_x = given * jnp.where(known, sums.of_x - 1, 0) if poisson else jnp.zeros_like(x)
-    return sums.of_a, sums.of_matrix, sums.of_b, of_x
+    of_x = given * jnp.where(known, sums_of_x - 1, 0) if poisson else jnp.zeros_like(x)
+    return of_a, of_matrix, of_b, of_x
+
+
+def _sized(array: Array, size: Array) -> tuple[Array, Array]:
+    """An array with 1 as its largest element, and the logarithm of its size."""
+    largest = jnp.max(array)
+    safe = jnp.where(largest > 0, largest, 1)
+    return array / safe, size + jnp.log(safe)
 
 
 log_series.defvjp(_forward, _backward)
