@@ -219,14 +219,18 @@ def test_loopback_host_name(slurm: State, entry: Any) -> None:
     entry(folder / "fixed.sbatch", "sbatch fixed.sbatch", fixed.output, essential, 0, fixed.rows)
 
 
-def test_slow_node_is_named(healed: State, entry: Any) -> None:
-    """Of two nodes, the one that has a sixth of a CPU is named from the timings of the ranks, and no other."""
+def test_slow_node_is_named(healed: State, as_user: Any, until: Any, entry: Any) -> None:
+    """A node that gets a twentieth of a CPU from the second epoch on is named from the timings, and no other."""
     script = FAILURES / "gloo-slow-node" / "broken.sbatch"
-    faults.slow_node(healed, "node2", 0.16)
-    job = run(healed, script, *PROGRAMS)
+    folder = cluster.stage(healed, script, extra=PROGRAMS)
+    job = as_user("sbatch", "--parsable", "-w", "node1,node2", f"--chdir={folder}", f"{folder}/{script.name}").strip()
+    log = healed.folder / folder.lstrip("/") / "results" / job / "rank_0.log"
+    until(lambda: log.exists() and "epoch 1/6" in log.read_text(), 120)
+    faults.slow_node(healed, "node2", 0.05)
+    ended = cluster.await_job(healed, job, timeout=240)
 
-    assert re.findall(r"^slow: rank (\d) on (\S+),", job.output, re.MULTILINE) == [("1", "node2")], job.output
-    entry(script, "sbatch broken.sbatch", job.output, (r"^slow: rank 1 on node2, ", r"^rank  host"), 1, job.rows)
+    assert re.findall(r"^slow: rank (\d) on (\S+),", ended.output, re.MULTILINE) == [("1", "node2")], ended.output
+    entry(script, "sbatch broken.sbatch", ended.output, (r"^slow: rank 1 on node2, ", r"^rank  host"), 1, ended.rows)
 
 
 def test_completed_without_metrics(slurm: State, entry: Any) -> None:
