@@ -114,9 +114,12 @@ def main() -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print("rank  " + "".join(f"{part:>22}" for part in (*PARTS, "all-reduce overlapped")))
+    print("                                  ---- all-reduce ----")
+    print("rank    data  forward  backward   exposed  overlapped  optimizer   (ms of a step)")
+    order = ("data", "forward", "backward", "all-reduce exposed", "all-reduce overlapped", "optimizer")
     for rank, parts in ranks.items():
-        print(f"{rank:4}  " + "".join(f"{parts[part]:19.2f} ms" for part in (*PARTS, "all-reduce overlapped")))
+        cells = [f"{parts[part]:{width}.2f}" for part, width in zip(order, (6, 7, 8, 8, 10, 9), strict=True)]
+        print(f"{rank:4}  " + "  ".join(cells))
     print(f"bottleneck: {bottleneck(ranks)}")
     draw(folder / "profile.png", ranks)
     return 0

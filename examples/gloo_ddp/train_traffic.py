@@ -376,7 +376,6 @@ def fit(training: Training, state: dict[str, Any]) -> None:
                 numbers = dict(zip(METRICS, metrics[-1], strict=True))
                 parts = [f"{name} {numbers[name]:.6f}" for name in ("train_loss", "val_loss")]
                 parts += [f"{name} {numbers[name]:.2f}" for name in ("val_mae", "val_rmse")]
-                parts += [f"{numbers['throughput_samples_per_sec']:.0f} samples/s"]
                 say(f"epoch {epoch}/{settings.epochs}  " + "  ".join(parts))
             with one_voice():
                 if rank == 0:

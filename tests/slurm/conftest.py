@@ -58,8 +58,7 @@ TORCHRUN_MASKS = (
 
 GLOO_MASKS = (
     Mask(r"((?:train|val)_(?:loss|mae|rmse)) [\d.]+", r"\1 <n>", "processors round in different ways"),
-    Mask(r"[\d.]+ samples/s", "<n> samples/s", "machines are not equally fast"),
-    Mask(r"^( +\d+) +\d+\.\d\d ms.*", r"\1 <times>", "machines are not equally fast"),
+    Mask(r"^( +\d+)( +\d+\.\d\d){6}$", r"\1 <times>", "machines are not equally fast"),
     Mask(r"^( +\d+ +\d+) .*%$", r"\1 <figures>", "machines are not equally fast"),
     Mask(r"^bottleneck: .*", "bottleneck: <part>", "it depends on what else the machine does"),
 )
