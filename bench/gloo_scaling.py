@@ -83,7 +83,14 @@ def scaling(states: dict[str, State], repeats: int) -> list[Configuration]:
     for (link, kind, nodes), seconds in samples.items():
         bound = link_bound(size, nodes, LINKS[link])
         batch = STRONG_BATCH if kind == "strong" else WEAK_BATCH * nodes
-        parameters = {"link": link, "kind": kind, "nodes": nodes, "batch": batch, "gradient_bytes": size}
+        parameters = {
+            "series": f"{kind}, {link}",
+            "link": link,
+            "kind": kind,
+            "nodes": nodes,
+            "batch": batch,
+            "gradient_bytes": size,
+        }
         parameters |= {"link_bound_s": round(bound, 6)}
         rates = [round(batch / nodes / wall, 3) for wall in seconds]
         found.append(
