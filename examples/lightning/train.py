@@ -31,6 +31,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 SEED = 0
+STOPPED = "stopped.ckpt"  # where train_requeue.py goes on
 BASE_BATCH_SIZE = 32  # the batch for which --learning_rate is meant
 FEATURES, CLASSES, CLOUDS = 64, 10, 3
 TRAIN, VALIDATION = 7000, 1000
@@ -165,17 +166,18 @@ def fail(problem: Exception) -> NoReturn:
     sys.exit(2)
 
 
-def leave() -> NoReturn:
+def leave(status: int) -> NoReturn:
     """Ends this process when all have come here.
 
     Not by the end of the program: a thread of gloo may still be about to free a tensor,
     and aborts the process when Python has already begun to clean up.
     """
-    dist.barrier()
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 class Records(Callback):
@@ -220,6 +222,7 @@ class Progress(TQDMProgressBar):
         self.folder = folder
         self.seconds: list[float] = []
         self.throughput = ""
+        self.made = 0  # iterations of this epoch, in this start of the job
         if not sys.stderr.isatty():
             self.disable()
 
@@ -228,17 +231,22 @@ class Progress(TQDMProgressBar):
         metrics.pop("v_num", None)
         return metrics | {"throughput": self.throughput}
 
+    def on_train_start(self, *arguments: Any) -> None:
+        super().on_train_start(*arguments)
+        self.start = time.perf_counter()  # where it goes on within an epoch, none starts
+
     def on_train_epoch_start(self, *arguments: Any) -> None:
         super().on_train_epoch_start(*arguments)
-        self.start = time.perf_counter()
+        self.start, self.made = time.perf_counter(), 0
 
     def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
         if trainer.is_last_batch and torch.cuda.is_available():
             torch.cuda.synchronize()  # a GPU is told what to do, and does it later
         seconds = time.perf_counter() - self.start
-        part = (index + 1) / trainer.num_training_batches
+        self.made += 1
+        part = self.made / trainer.num_training_batches
         self.throughput = f"{part * TRAIN / seconds:.0f} samples/s"  # of all processes together
-        if trainer.is_last_batch:
+        if part == 1:
             self.seconds.append(seconds)
         super().on_train_batch_end(trainer, module, outputs, batch, index)
 
@@ -315,8 +323,15 @@ def read_settings() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    settings = read_settings()
+def run(settings: argparse.Namespace, data: type[CloudData], *callbacks: Callback, **options: Any) -> None:
+    """Trains.
+
+    Args:
+        settings: What the command line says.
+        data: Makes the loaders.
+        callbacks: Further ones.
+        options: Further arguments of the Trainer.
+    """
     try:
         nodes, devices = read_allocation()
         configuration = {"nodes": nodes, "devices": devices, **vars(settings)}
@@ -333,29 +348,35 @@ def main() -> None:
     learning_rate = settings.learning_rate
     if settings.scale_learning_rate:
         learning_rate *= settings.batch_size * world / BASE_BATCH_SIZE
+    start = f"restart_{number}" if (number := os.environ.get("SLURM_RESTART_COUNT")) else ""
+    last = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
     trainer = lightning.Trainer(
         accelerator="gpu" if on_gpu else "cpu",
         devices=devices,
         num_nodes=nodes,
         strategy="ddp" if world > 1 else "auto",
         max_epochs=settings.epochs,
-        logger=[CSVLogger(folder, "", ""), TensorBoardLogger(folder, "", "tensorboard")],
-        callbacks=[
-            Records(),
-            Progress(folder),
-            ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False),
-        ],
+        logger=[CSVLogger(folder, "", start), TensorBoardLogger(folder, "", "tensorboard")],
+        callbacks=[Records(), Progress(folder), last, *callbacks],
         num_sanity_val_steps=0,
         enable_model_summary=False,
+        **options,
     )
     if trainer.is_global_zero:
         kind = "GPUs" if on_gpu else "CPU processes"
         say(f"Training on {nodes} x {devices} {kind}, {settings.batch_size * world} samples an iteration")
+    stopped = folder / "checkpoints" / STOPPED
     trainer.fit(
-        MLP(learning_rate, settings.warmup_steps), datamodule=CloudData(settings.batch_size, settings.num_workers)
+        MLP(learning_rate, settings.warmup_steps),
+        datamodule=data(settings.batch_size, settings.num_workers),
+        ckpt_path=stopped if stopped.exists() else None,
+        weights_only=True,  # otherwise, whoever can write the file can run commands as you
     )
-    if dist.is_initialized():
-        leave()
+    leave(0)
+
+
+def main() -> None:
+    run(read_settings(), CloudData)
 
 
 if __name__ == "__main__":

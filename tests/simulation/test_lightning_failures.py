@@ -17,7 +17,10 @@ from srunbook.formats import Mask, compare, read_recording, recording_path
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
 
-MASKS = (Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),)
+MASKS = (
+    Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
+    Mask(r"^\S+training_epoch_loop.py:\d+: ", "<place>: ", "where in its source Lightning warns"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,17 @@ BROKEN = [
     Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),
     Case("lightning-devices-mismatch/broken.py", ("the trainer is made", "ValueError: You set `devices=4`"), 1),
     Case("lightning-job-named-bash/broken.py", ("task [01] of 2 is rank 0 of 1",)),
+    Case(
+        "lightning-replayed-batches/broken.py",
+        ("You're resuming from a checkpoint that ended before the epoch ended", r"^trained on samples \[0, 1, 2, 3\]"),
+    ),
 ]
 
 FIXED = [
     Case("lightning-ntasks/fixed.py", ("rank [0-3] of 4",)),
     Case("lightning-devices-mismatch/fixed.py", ("rank [01] of 2 has made 2 steps",)),
     Case("lightning-job-named-bash/fixed.py", ("task [01] of 2 is rank [01] of 2",)),
+    Case("lightning-replayed-batches/fixed.py", (r"^trained on samples \[0, 1, 2, 3\]", r"samples \[4, 5, 6, 7\]")),
 ]
 
 

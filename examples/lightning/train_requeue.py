@@ -1,0 +1,116 @@
+"""train.py for jobs that are longer than their time limit.
+
+    python train_requeue.py --epochs 2
+    srunbook simulate --ntasks-per-node 2 -- python train_requeue.py --epochs 2
+    sbatch requeue.sbatch
+
+At a signal all ranks save after the same iteration, and rank 0 puts the job back into the queue.
+The next start goes on with the next batch. Needs train.py beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins.environments import SLURMEnvironment
+from torch.utils.data import DataLoader, DistributedSampler
+from train import SEED, STOPPED, CloudData, leave, read_settings, run, say
+
+
+class ResumableSampler(DistributedSampler):
+    """The share of one rank, from any sample on."""
+
+    skip = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.islice(super().__iter__(), self.skip, None)
+
+
+class ResumableLoader(DataLoader):
+    """A loader whose position is part of a checkpoint.
+
+    Lightning saves what `state_dict` returns. A loader without it begins the epoch
+    anew after a resume: the first batches are trained on twice, and the last ones never.
+    """
+
+    made = resume_at = 0  # batches of this epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        self.made, self.resume_at = self.resume_at, 0
+        self.sampler.skip = self.made * self.batch_size
+        for batch in super().__iter__():
+            self.made += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"made": self.made}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.resume_at = state["made"]
+
+
+class ResumableData(CloudData):
+    """The same points, from a loader that knows its position."""
+
+    def train_dataloader(self) -> DataLoader:
+        rank, world = self.trainer.global_rank, self.trainer.world_size
+        return ResumableLoader(self.train, sampler=ResumableSampler(self.train, world, rank, seed=SEED), **self.options)
+
+
+class Requeue(Callback):
+    """Stops at a signal: SIGUSR1 from --signal, or SIGTERM at a preemption."""
+
+    def __init__(self) -> None:
+        self.received = 0
+
+    def note(self, number: int, _: Any) -> None:
+        """Handles a signal: only notes it, for it may come in the middle of anything."""
+        self.received = max(self.received, number)
+
+    def on_train_start(self, *_: Any) -> None:
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, self.note)  # in place of Lightning's own
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        if trainer.is_last_batch:
+            return  # the epoch ends first, with its validation
+        # A signal reaches the ranks at different times: what any has received counts for all.
+        received = torch.tensor(self.received, device=trainer.strategy.root_device)
+        received = int(trainer.strategy.reduce(received, reduce_op="max"))
+        if received:
+            self.stop(trainer, signal.Signals(received))
+
+    def stop(self, trainer: lightning.Trainer, received: signal.Signals) -> NoReturn:
+        """Saves, requeues and leaves."""
+        trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, STOPPED))
+        if trainer.is_global_zero:
+            say(f"Stopping after iteration {trainer.global_step}: {received.name}")
+            if received == signal.SIGUSR1 and "SLURM_JOB_ID" in os.environ:
+                subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+        for logger in trainer.loggers:
+            logger.finalize("success")
+        leave(75)
+
+    def on_fit_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        if trainer.is_global_zero:  # finished: nothing to go on with
+            Path(trainer.checkpoint_callback.dirpath, STOPPED).unlink(missing_ok=True)
+
+
+def main() -> None:
+    options = {}
+    if "SLURM_JOB_ID" in os.environ:
+        options["plugins"] = SLURMEnvironment(auto_requeue=False)  # ours in place of Lightning's
+    run(read_settings(), ResumableData, Requeue(), **options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""A Lightning training that a signal stops goes on at the next batch, and ends as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srunbook import simulate
+from srunbook.formats import EndRecord, Mask, parse_records
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "examples" / "lightning" / "train_requeue.py"
+
+MASKS = (
+    Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
+    Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
+)
+
+SIGNALLED = f"""
+import os, signal, sys
+sys.path.insert(0, {str(PROGRAM.parent)!r})
+import train_requeue
+
+class Signalled(train_requeue.Requeue):
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.global_rank == 1 and trainer.global_step == int(os.environ["TEST_STEP"]):
+            os.kill(os.getpid(), getattr(signal, os.environ["TEST_SIGNAL"]))
+
+train_requeue.Requeue = Signalled
+if os.environ["TEST_LOADER"] == "stock":
+    train_requeue.ResumableData = train_requeue.CloudData
+train_requeue.main()
+"""
+"""The program, in which rank 1 alone gets a signal within a step."""
+
+ITERATIONS = 28
+"""In an epoch: 7,000 samples, two ranks, 128 in a batch of each."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a start.
+
+    Args:
+        status: Exit status.
+        text: What it printed.
+        requeues: What `scontrol` was asked for since the test began.
+    """
+
+    status: int
+    text: str
+    requeues: list[str]
+
+    @property
+    def stopped_after(self) -> int:
+        """The iteration after which it says that it stops."""
+        (found,) = re.findall(r"Stopping after iteration (\d+): ", self.text)
+        return int(found)
+
+    @property
+    def fingerprint(self) -> str:
+        """The one fingerprint that both ranks print at the end, after all iterations."""
+        assert self.status == 0, self.text
+        ends = [record for record in parse_records(self.text.splitlines()) if isinstance(record, EndRecord)]
+        ((steps, fingerprint),) = {(record.steps, record.params_sha256) for record in ends}
+        assert (len(ends), steps) == (2, 2 * ITERATIONS)
+        assert fingerprint
+        return fingerprint
+
+
+Start = Callable[..., Outcome]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts two tasks of one job, again and again, with a stand-in for scontrol."""
+    asked = tmp_path / "asked"
+    asked.touch()
+    scontrol = tmp_path / "bin" / "scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(f'#!/bin/bash\necho "$*" >> {asked}\n', encoding="utf-8")
+    scontrol.chmod(0o755)
+
+    def run(
+        *options: str, step: int = -1, signal: str = "SIGUSR1", loader: str = "resumable", folder: str = "outputs"
+    ) -> Outcome:
+        argv = [sys.executable, "-c", SIGNALLED, "--epochs=2", "--batch_size=128", *options]
+        environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": "17", "PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
+        environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
+        result = simulate.run([*argv, f"--output_dir={tmp_path / folder}"], ntasks_per_node=2, timeout=100, env=environ)
+        text = result.output + "".join(rank.output for rank in result.ranks if rank.returncode not in (0, 75))
+        return Outcome(result.returncode, text, asked.read_text(encoding="utf-8").splitlines())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The fingerprint of a training that nothing stopped."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    argv = [sys.executable, str(PROGRAM), "--epochs=2", "--batch_size=128", f"--output_dir={folder / 'outputs'}"]
+    result = simulate.run(argv, ntasks_per_node=2, timeout=100, env={"OMP_NUM_THREADS": "1"})
+    return Outcome(result.returncode, result.output, []).fingerprint
+
+
+def test_nothing_is_lost_within_an_epoch(start: Start, undisturbed: str) -> None:
+    """A signal to one rank stops both after the same iteration; one requeue, and the same bits in the end."""
+    first = start(step=ITERATIONS + 9)
+    assert first.status == 75, first.text
+    again = start()
+
+    assert first.stopped_after == ITERATIONS + 10
+    assert first.requeues == again.requeues == ["requeue 17"]
+    assert "Epoch 1/2" not in again.text
+    assert again.fingerprint == undisturbed
+
+
+def test_nothing_is_lost_at_the_end_of_an_epoch(start: Start, undisturbed: str) -> None:
+    """A signal in the last iteration of an epoch lets the epoch end first; processes that load data change nothing."""
+    first = start("--num_workers=1", step=ITERATIONS - 1)
+    assert first.status == 75, first.text
+    again = start("--num_workers=1")
+
+    assert first.stopped_after == ITERATIONS + 1
+    assert "Epoch 1/2" in first.text
+    assert again.fingerprint == undisturbed
+
+
+def test_preemption_does_not_requeue(start: Start) -> None:
+    """At SIGTERM it saves and ends; whoever preempts the job puts it back into the queue."""
+    outcome = start(step=3, signal="SIGTERM")
+
+    assert outcome.status == 75, outcome.text
+    assert "Stopping after iteration 4: SIGTERM" in outcome.text
+    assert outcome.requeues == []
+
+
+def test_stock_loader_replays(start: Start, undisturbed: str) -> None:
+    """With Lightning's own way to load, the first batches of the epoch come again, and other parameters come out."""
+    whole = start(loader="stock", folder="whole")
+    first = start(step=9, loader="stock")
+    assert first.status == 75, first.text
+    again = start(loader="stock")
+
+    assert whole.fingerprint == undisturbed
+    assert "your dataloader is not resumable" in again.text
+    assert again.fingerprint != undisturbed
+
+
+def test_without_a_signal(reader: Any) -> None:
+    """The command at the top of the program prints what was recorded."""
+    command = next(command for command in reader.commands(PROGRAM) if command.startswith("srunbook"))
+    run = reader.run(PROGRAM, command, beside=[PROGRAM.with_name("train.py")])
+
+    assert run.status == 0, run.text
+    reader.compare(PROGRAM, run, lambda line: "Epoch " in line or "Training on" in line, MASKS)
