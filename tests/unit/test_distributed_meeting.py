@@ -40,6 +40,7 @@ def met(places, timeout=20.0):
     def call(place):
         try:
             results[place.process_id] = meeting.meet(place, timeout)
+            meeting.release(place, results[place.process_id])
         except DistributedError as error:
             results[place.process_id] = str(error)
 

@@ -21,7 +21,7 @@ def loaded_by(statement: str) -> set[str]:
     "module",
     [
         *("srunbook", "srunbook.slurm", "srunbook.simulate", "srunbook.formats", "srunbook.verify", "srunbook.scaling"),
-        *("srunbook.cli.simulate", "srunbook.cli.verify"),
+        *("srunbook.cli.simulate", "srunbook.cli.verify", "srunbook.distributed"),
     ],
 )
 def test_import_is_light(module):

@@ -28,6 +28,9 @@ LONGEST_LINE = 4096
 KEEPALIVE_SECONDS = 10
 """After so long without a word the system asks whether the other side is still there; three times, then it is not."""
 
+SERVICE_SECONDS = 20.0
+"""How long JAX may take until it listens on the coordinator's port."""
+
 LAST_WAIT_SECONDS = 1.0
 """How long a process that ends lets the others hear why, so that they do not blame the lost connection."""
 
@@ -92,7 +95,8 @@ def meet(place: Place, timeout: float) -> dict[int, Line]:
         timeout: Seconds to wait.
 
     Returns:
-        On process 0 the connection to each other process; on the others that to process 0.
+        On process 0 the connection to each other process, of which all wait for `release`; on the others that to
+        process 0.
 
     Raises:
         DistributedError: They are not all there in time; the message says who is missing, or what answers instead.
@@ -101,6 +105,28 @@ def meet(place: Place, timeout: float) -> dict[int, Line]:
     if place.process_id == 0:
         return _Gathering(place, timeout).gather(deadline)
     return {0: _report(place, deadline, timeout)}
+
+
+def release(place: Place, lines: dict[int, Line]) -> None:
+    """Process 0 lets the others go on; the others have nothing to do here."""
+    if place.process_id == 0:
+        for line in lines.values():
+            line.send(go=place.port)
+
+
+def release_when_listening(place: Place, lines: dict[int, Line]) -> None:
+    """The same as soon as JAX listens on the port: whoever comes before that waits a second before it tries again."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + SERVICE_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("localhost", place.port or 0), timeout=1):
+                break
+            time.sleep(0.002)
+        release(place, lines)
+
+    if place.process_id == 0:
+        threading.Thread(target=wait, name="srunbook release", daemon=True).start()
 
 
 class _Gathering:
@@ -120,7 +146,7 @@ class _Gathering:
         self._selector = selectors.DefaultSelector()
 
     def gather(self, deadline: float) -> dict[int, Line]:
-        """Waits for the others, and tells them that all are there, or what went wrong."""
+        """Waits for the others, and tells them what went wrong, if anything did."""
         with _server(self.place) as server, self._selector:
             server.setblocking(False)
             self._selector.register(server, selectors.EVENT_READ)
@@ -129,9 +155,9 @@ class _Gathering:
             line.close()
         for line in self.lines.values():
             line.socket.setblocking(True)
-            line.send(**({"error": error} if error else {"go": self.place.port}))
         if error:
             for line in self.lines.values():
+                line.send(error=error)
                 line.close()
             raise DistributedError(error)
         return self.lines
@@ -244,8 +270,8 @@ def _report(place: Place, deadline: float, timeout: float) -> Line:
                 connection.settimeout(None)
                 return line
             line.close()
-            if "error" in answer:
-                raise DistributedError(str(answer["error"]))
+            if refusal := answer.get("error") or answer.get("stop"):
+                raise DistributedError(str(refusal))
             problem = "something else listens there, or rank 0 has ended"
         # A wait that grows with the time waited adds a twentieth to it at most, and spares the coordinator.
         time.sleep(max(0.0, min(deadline - time.monotonic(), 0.5, max(0.005, (time.monotonic() - start) / 20))))
@@ -282,7 +308,8 @@ def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
 
 def _answer(line: Line, deadline: float) -> dict[str, Any]:
     """The first message of process 0; an empty one where none came in time."""
-    while (left := deadline + 1 - time.monotonic()) > 0:  # its own clock may end a moment later
+    deadline += SERVICE_SECONDS  # process 0 may have waited as long, and then starts JAX
+    while (left := deadline - time.monotonic()) > 0:
         line.socket.settimeout(left)
         messages = line.receive()
         if messages is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._info import DistributedInfo
-from srunbook.distributed._meeting import Watch, meet
+from srunbook.distributed._meeting import Watch, meet, release_when_listening
 from srunbook.distributed._place import Place, find_place
 
 DEFAULT_TIMEOUT = 120.0
@@ -123,7 +123,9 @@ def _check_untouched(jax: Any) -> None:
 def _start(jax: Any, place: Place, timeout: float) -> Watch:
     """Meets the others, starts JAX with them, and watches over them from then on."""
     deadline = time.monotonic() + timeout
-    watch = Watch(place, meet(place, timeout))
+    lines = meet(place, timeout)
+    release_when_listening(place, lines)
+    watch = Watch(place, lines)
     address = place.coordinator_address or ""
     try:
         jax.distributed.initialize(
