@@ -541,7 +541,12 @@ def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> Non
     """The launcher passes SIGUSR1 on where its list has it, and the training stops; otherwise it dies of it."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launcher += ["--signals-to-handle=SIGTERM,SIGUSR1"] if handled else []
-    program = [EXAMPLES / "train_requeue.py", "--epochs=10000", f"--checkpoint-dir={tmp_path}"]
+    arguments = [
+        "--epochs=10000",
+        "--save-every=1000000",
+        f"--checkpoint-dir={tmp_path}",
+    ]  # only a signal makes it save
+    program = [EXAMPLES / "train_requeue.py", *arguments]
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     with subprocess.Popen([*launcher, *program], env=own, stdout=subprocess.PIPE, text=True) as torchrun:
         assert torchrun.stdout
