@@ -50,6 +50,7 @@ extensions = [
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]
 nitpicky = True
+nitpick_ignore_regex = [("py:class", r"(jax|numpy|optax)\..*|Array|Mesh|Bandwidth")]  # not among the inventories
 highlight_language = "none"
 smartquotes = False
 

@@ -53,7 +53,7 @@ class Place:
 
     @property
     def coordinator_address(self) -> str | None:
-        """Address of process 0, as `host:port`; None for a single process."""
+        """Host and port of process 0, with a colon between them, or None for a single process."""
         if self.host is None:
             return None
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

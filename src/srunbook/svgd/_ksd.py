@@ -12,7 +12,7 @@ TILE = 1 << 20
 
 
 def kernel_stein_discrepancy(particles: Array, scores: Array, *, c: float = 1.0, beta: float = -0.5) -> Array:
-    """Kernel Stein discrepancy with the inverse multiquadric kernel (c^2 + |x - y|^2)^beta, as a V-statistic.
+    """Kernel Stein discrepancy with the inverse multiquadric kernel ``(c^2 + |x - y|^2)^beta``, as a V-statistic.
 
     It is 0 for the distribution itself, and with this kernel it tends to 0 only where particles converge to it
     (Gorham and Mackey 2017, theorem 8). The Gaussian kernel would be blind to what SVGD itself makes 0.

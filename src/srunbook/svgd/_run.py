@@ -88,7 +88,7 @@ class Run:
                 self._save(self.checkpoints)
         empty = np.zeros(0, self.state[0].dtype)
         return SVGDResult(
-            particles=self.sampler.gathered(self.state[0])[: self.layout.n],
+            particles=self.sampler._gathered(self.state[0])[: self.layout.n],
             steps=self.step,
             first_step=first,
             bandwidths=np.concatenate([empty, *(trace[0] for trace in traces)]),
@@ -102,7 +102,7 @@ class Run:
         program = self.sampler._program(self.layout, length)
         batch_key = jax.random.fold_in(self.key, 2)
         self.state, trace = program(self.state, np.int32(self.step), self.sampler._data, pairs, batch_key)
-        bandwidths, phi_rms, wrong = (self.sampler.gathered(array) for array in trace)
+        bandwidths, phi_rms, wrong = (self.sampler._gathered(array) for array in trace)
         if wrong.any() or not np.isfinite(phi_rms).all():
             at = int(np.argmax((wrong > 0) | ~np.isfinite(phi_rms)))
             what = f"the score of {int(wrong[at])} of {self.layout.n} particles" if wrong[at] else "the direction"
@@ -152,7 +152,7 @@ class Run:
 
     def _tensors(self) -> dict[str, Any]:
         """Everything that a restart needs, whole and without rows that only fill up."""
-        n, gathered = self.layout.n, self.sampler.gathered
+        n, gathered = self.layout.n, self.sampler._gathered
         tensors = {"particles": gathered(self.state[0])[:n], "key": np.asarray(jax.random.key_data(self.key))}
         for number, (leaf, wide) in enumerate(zip(jax.tree.leaves(self.state[1]), self._rowwise(), strict=True)):
             tensors[f"optimizer.{number}"] = gathered(leaf)[:n] if wide else gathered(leaf)

@@ -7,25 +7,22 @@ import functools
 import os
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax  # type: ignore[import-untyped]
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from srunbook.checkpoint import StopSignal
 from srunbook.svgd import _bandwidth, _kernel
 from srunbook.svgd._kernel import AXIS, Layout
 from srunbook.svgd._ksd import kernel_stein_discrepancy
 from srunbook.svgd._result import DimensionWarning, Direction, Floats, SVGDResult
 from srunbook.svgd._target import Target
-
-if TYPE_CHECKING:
-    import optax  # type: ignore[import-untyped]
-
-    from srunbook.checkpoint import StopSignal
 
 Bandwidth = Literal["median", "exact_median"] | float | Callable[[Array], Array]
 Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
@@ -43,7 +40,7 @@ class SVGD:
         log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it.
         dim: The dimension d, where `run` gets no particles to start from.
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
-        bandwidth: h of the kernel exp(-|x - y|^2 / h): `"median"` for median^2 / log n, with the median distance of
+        bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
             8192 pairs that are drawn once (of all where there are no more); `"exact_median"` for that of all pairs;
             a number; or a function of all particles (n, d).
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
@@ -81,8 +78,6 @@ class SVGD:
         if dim is not None and dim < 1:
             raise ValueError(f"dim={dim}: particles have 1 dimension or more, as in dim=2")
         if optimizer is None:
-            import optax
-
             optimizer = optax.adam(0.05)
         self.target = Target.checked(log_density, log_likelihood, data, batch_size)
         self.dim = dim
@@ -127,7 +122,7 @@ class SVGD:
         Raises:
             ValueError: An argument is not of the form that is needed.
             SVGDError: Scores are not finite, or the processes were not given the same.
-            CheckpointError: The checkpoint is of another run, or cannot be read or written.
+            srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or cannot be read or written.
         """
         from srunbook.svgd._run import Run
 
@@ -161,7 +156,7 @@ class SVGD:
         whole = Target(self.target.log_density, self.target.log_likelihood, None, self.target.rows)
         compute = jax.jit(self._direction(layout, whole))
         phi, h, _ = compute(self._spread(x, layout), self._data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
-        return Direction(self.gathered(phi)[: layout.n], float(self.gathered(h)))
+        return Direction(self._gathered(phi)[: layout.n], float(self._gathered(h)))
 
     def scores(self, particles: Any) -> Floats:
         """Gradients of the log density at each particle, with all data, shape (n, d)."""
@@ -204,7 +199,7 @@ class SVGD:
     def _sharding(self, spec: Spec) -> NamedSharding:
         return NamedSharding(self.mesh, spec)
 
-    def gathered(self, array: Array) -> np.ndarray[Any, Any]:
+    def _gathered(self, array: Array) -> np.ndarray[Any, Any]:
         """A whole array as each process gets it."""
         if array.is_fully_addressable:
             return np.asarray(array)
@@ -253,8 +248,6 @@ class SVGD:
     @functools.lru_cache(maxsize=16)  # noqa: B019 - compiled programs live as long as the sampler
     def _program(self, layout: Layout, length: int) -> Callable[..., Any]:
         """A number of steps as one compiled loop: state and trace after them."""
-        import optax
-
         direction = self._direction(layout, self.target)
 
         def step(carry: Any, number: Array, data: Any, pairs: Array, key: Array) -> Any:
