@@ -1,0 +1,57 @@
+"""The job scripts of the Lightning guide: what they ask for, in what they differ, and what their jobs printed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import pytest
+
+from srunbook.formats import StartRecord, parse_records, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "slurm" / "lightning").glob("*.sbatch"))
+
+
+def directive(script: Path, name: str) -> str:
+    """The value of a directive."""
+    (value,) = re.findall(rf"^#SBATCH --{name}=(\S+)", script.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(value)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_tasks_are_the_gpus(script: Path) -> None:
+    """Each script asks for as many tasks on a node as GPUs, and names neither --ntasks nor --gpus-per-task."""
+    text = script.read_text(encoding="utf-8")
+
+    assert directive(script, "gres") == f"gpu:a100:{directive(script, 'ntasks-per-node')}"
+    assert not re.search(r"^#SBATCH --(ntasks|gpus-per-task)=", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lines"), [("single_gpu", "multi_gpu", 2), ("multi_gpu", "multi_node_multi_gpu", 5)]
+)
+def test_consecutive_scripts_differ_by_their_topic(first: str, second: str, lines: int) -> None:
+    """From chapter to chapter a script changes in the lines that the chapter is about, and in its own name."""
+    texts = []
+    for name in (first, second):
+        text = (ROOT / "slurm" / "lightning" / f"{name}.sbatch").read_text(encoding="utf-8")
+        texts.append([line for line in text.replace(name, "NAME").splitlines()[2:] if line])
+    added = [line for line in difflib.ndiff(*texts) if line.startswith("+ ")]
+
+    assert len(added) == lines, added
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "iterations"),
+    [("single_gpu", 1, 219), ("multi_gpu", 4, 55), ("multi_node_multi_gpu", 8, 28), ("scale_out", 4, 55)],
+)
+def test_iterations_of_the_recorded_jobs(name: str, world: int, iterations: int) -> None:
+    """7,000 samples in batches of 32 are 219, 55 and 28 iterations on 1, 4 and 8 processes."""
+    recording = read_recording(recording_path(ROOT / "slurm" / "lightning" / f"{name}.sbatch"))
+    starts = [record for record in parse_records(recording.output) if isinstance(record, StartRecord)]
+    counts = set(re.findall(r"Epoch \d+/10: (\d+) iterations", "\n".join(recording.output)))
+
+    assert {record.world_size for record in starts} == {world}
+    assert counts == {str(iterations)}
