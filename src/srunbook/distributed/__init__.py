@@ -1,9 +1,9 @@
 """JAX on all processes of a Slurm step, or of this machine, with one call before the first use of JAX.
 
-    >>> from srunbook.distributed import initialize_distributed
-    >>> info = initialize_distributed()  # doctest: +SKIP
-    >>> info.process_id, info.num_processes, info.global_device_count  # doctest: +SKIP
-    (0, 4, 32)
+    >>> from srunbook.distributed import find_place
+    >>> place = find_place(coordinator_address="node1:5000", num_processes=4, process_id=1)
+    >>> place.process_id, place.num_processes, place.host
+    (1, 4, 'node1')
 
 - `initialize_distributed` finds the other processes, starts JAX, and says what there is.
 - `DistributedInfo` is what it says. As a context manager it ends all processes together.

@@ -32,7 +32,7 @@ TILE_OTHER = 1 << 26
 """The same on GPUs, which need more work at a time."""
 
 FEWEST_TILES = 4
-"""A single tile is no loop, and XLA then computes it on one core of a CPU: 8 ms where four take 1.5 ms (n=1024)."""
+"""A single tile was slower than several in trials on two cores; the reason is not known."""
 
 MOST_TARGETS = 8192
 """Columns of a tile on a CPU, so that it keeps rows to multiply."""
