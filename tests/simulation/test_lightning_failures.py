@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from srunbook import simulate
 from srunbook.formats import Mask, compare, read_recording, recording_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,17 +33,20 @@ class Case:
         program: Its path there.
         essential: What makes a line part of the comparison; every alternative has to occur.
         status: Exit status of the run.
+        or_status: Another that it may have: gloo sometimes aborts a rank that ends.
     """
 
     program: str
     essential: tuple[str, ...]
     status: int = 0
+    or_status: int | None = None
 
 
 BROKEN = [
     Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),
     Case("lightning-devices-mismatch/broken.py", ("the trainer is made", "ValueError: You set `devices=4`"), 1),
     Case("lightning-job-named-bash/broken.py", ("task [01] of 2 is rank 0 of 1",)),
+    Case("lightning-sigterm/broken.py", ("Bypassing SIGTERM: 15", "batch [0-4] of 5 is done"), 0, 134),
     Case(
         "lightning-replayed-batches/broken.py",
         ("You're resuming from a checkpoint that ended before the epoch ended", r"^trained on samples \[0, 1, 2, 3\]"),
@@ -52,6 +57,7 @@ FIXED = [
     Case("lightning-ntasks/fixed.py", ("rank [0-3] of 4",)),
     Case("lightning-devices-mismatch/fixed.py", ("rank [01] of 2 has made 2 steps",)),
     Case("lightning-job-named-bash/fixed.py", ("task [01] of 2 is rank [01] of 2",)),
+    Case("lightning-sigterm/fixed.py", ("batch [0-4] of 5 is done", "saved after step 3"), 75),
     Case("lightning-replayed-batches/fixed.py", (r"^trained on samples \[0, 1, 2, 3\]", r"samples \[4, 5, 6, 7\]")),
 ]
 
@@ -63,9 +69,11 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
     (command,) = reader.commands(program)
     run = reader.run(program, command)
 
-    assert run.status == case.status, run.text
+    assert run.status in (case.status, case.or_status), run.text
     for pattern in case.essential:
         assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
+    if not reader.record:
+        run = replace(run, status=case.status)
     reader.compare(program, run, lambda line: any(re.search(pattern, line) for pattern in case.essential), MASKS)
 
 
@@ -74,6 +82,40 @@ def test_every_program_has_a_test() -> None:
     programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("lightning-*/*.py")}
 
     assert programs == {case.program for case in [*BROKEN, *FIXED]}
+
+
+def test_sigterm_ends_with_status_0_and_saves_nothing() -> None:
+    """By itself Lightning leaves a training that SIGTERM stops unfinished and unsaved, and says that all is well."""
+    recording = read_recording(recording_path(FAILURES / "lightning-sigterm" / "broken.py"))
+
+    assert recording.exit_code == 0
+    assert not [line for line in recording.output if "finished" in line or "batch 3" in line]
+
+
+ONE_RANK = f"""
+import faulthandler, os, signal, sys
+sys.path.insert(0, {str(FAILURES / "lightning-sigterm")!r})
+import broken
+
+def signal_one_rank(self, _, index):
+    if index == 2:
+        faulthandler.dump_traceback_later(10, exit=True)
+        if self.global_rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+broken.Model.on_train_batch_start = signal_one_rank
+broken.main()
+"""
+
+
+def test_sigterm_to_one_rank_hangs_in_the_handler() -> None:
+    """Ten seconds after SIGTERM has reached one rank alone, that rank still stands in Lightning's handler."""
+    result = simulate.run([sys.executable, "-c", ONE_RANK], ntasks_per_node=2, kill_on_bad_exit=False, timeout=100)
+
+    assert not result.timed_out
+    assert result.returncode != 0
+    assert "in _sigterm_notifier_fn" in result.ranks[1].output
+    assert "batch 2 of 5" not in result.output
 
 
 def test_comparison_sees_another_message() -> None:

@@ -4,6 +4,7 @@ srunbook simulate --nodes 1 --ntasks-per-node 2 -- python fixed.py
 """
 
 import os
+import sys
 
 import lightning
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -16,6 +17,10 @@ trainer = lightning.Trainer(
     max_steps=2,
     logger=False,
     enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
 )
 trainer.fit(BoringModel())
 print(f"rank {trainer.global_rank} of {trainer.world_size} has made {trainer.global_step} steps")
+sys.stdout.flush()
+os._exit(0)  # threads of gloo may still work, and abort a Python that cleans up
