@@ -47,9 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Lets programs that tests start hear Ctrl-C, also where these tests run in the background of a shell."""
+    """Lets programs that tests start hear signals, also where these tests run in the background or under nohup."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def generations(config: pytest.Config) -> list[str]:
