@@ -83,10 +83,13 @@ fi
 # Inside of the job accounting says that it runs. So wait for its end, and for accounting to hear of it.
 UNSEEN=0
 while true; do
-  IFS='|' read -r STATE STATUS < <(
-    sacct --noheader --parsable2 --allocations --jobs="$JOB" --format=State,ExitCode 2>/dev/null
+  IFS='|' read -r STATE STATUS NAME < <(
+    sacct --noheader --parsable2 --allocations --jobs="$JOB" --format=State,ExitCode,JobName 2>/dev/null
   ) || true
-  [[ "${STATE:-PENDING}" =~ ^(PENDING|RUNNING|REQUEUED|COMPLETING|SUSPENDED|RESIZING) ]] || break
+  # A job is called "allocation", and some of its nodes are missing, until accounting has heard of its start.
+  if [[ "$NAME" != allocation ]]; then
+    [[ "${STATE:-PENDING}" =~ ^(PENDING|RUNNING|REQUEUED|COMPLETING|SUSPENDED|RESIZING) ]] || break
+  fi
   [[ -n "$(squeue --noheader --jobs="$JOB" --format=%T 2>/dev/null)" ]] || UNSEEN=$((UNSEEN + 1))
   if ((UNSEEN > 30)); then
     echo "error: job $JOB is not in the queue, and accounting does not say how it ended" >&2

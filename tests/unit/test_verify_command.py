@@ -153,6 +153,17 @@ def test_accounting_that_lags_is_asked_again(place):
     assert run("17").returncode == Cause.VERIFIED
 
 
+def test_accounting_that_has_not_heard_of_the_start_is_asked_again(place):
+    """While accounting counts more nodes than it names, as it does for a moment, it is asked again."""
+    begun = ROWS.replace("17|two|COMPLETED|0:0|1|", "17|allocation|COMPLETED|0:0|2|")
+    assert begun != ROWS
+    (place / "sacct.out").write_text(f"{HEADER}\n{begun}")
+    answer = f'#!/bin/sh\ncat {place}/sacct.out\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
+    (place / "bin" / "sacct").write_text(answer)
+
+    assert run("17").returncode == Cause.VERIFIED
+
+
 @pytest.mark.parametrize(
     ("script", "problem"),
     [

@@ -150,6 +150,8 @@ def check_hosts(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
         return not_proven("hosts", str(error))
     if not given:
         return not_proven("hosts", "sacct names no nodes of the job")
+    if rows[0].nodes not in (None, len(given)):
+        return not_proven("hosts", f"sacct counts {rows[0].nodes} nodes and names {_list(given)}: ask again later")
     seen = _hosts(runs)
     known = {name.split(".")[0] for name in given} & {name.split(".")[0] for name in seen}
     same_names = len(known) == len(seen) or not known  # a site may name hosts otherwise than nodes: then count them

@@ -46,12 +46,22 @@ class Accounting:
         """Whether the last attempt and all its steps have ended."""
         return bool(self.rows) and all(row.ended for row in self.last)
 
+    @property
+    def settled(self) -> bool:
+        """Whether accounting names all nodes that it counts: it does when it has heard of the job's start, too."""
+        if not self.rows or not self.last[0].node_list:
+            return True
+        try:
+            return self.last[0].nodes in (None, len(self.last[0].hosts))
+        except SlurmParseError:
+            return True  # later it will not read better
+
 
 def ask_sacct(job: str) -> Accounting:
     """Asks sacct about a job, with all attempts where it was requeued.
 
     Accounting lags the end of a job. So this asks again, for a few seconds, while a job that has left the queue has
-    not ended in accounting.
+    not ended in accounting, or while accounting has not heard of all its nodes.
 
     Args:
         job: Number of the job.
@@ -59,9 +69,9 @@ def ask_sacct(job: str) -> Accounting:
     deadline = time.monotonic() + LAG
     while True:
         found = _ask_once(job)
-        if found.problem or found.final:
+        if found.problem or (found.final and found.settled):
             return found
-        queued = _queued(job)
+        queued = "" if found.final else _queued(job)
         if queued or not found.rows or time.monotonic() > deadline:
             return found if found.rows else Accounting(text=found.text, queued=queued)
         time.sleep(0.5)
