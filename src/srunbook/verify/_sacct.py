@@ -48,7 +48,7 @@ class Accounting:
 
     @property
     def settled(self) -> bool:
-        """Whether accounting names all nodes that it counts: it does when it has heard of the job's start, too."""
+        """Whether accounting names all nodes that it counts, as it does once it has heard of the start of the job."""
         if not self.rows or not self.last[0].node_list:
             return True
         try:
