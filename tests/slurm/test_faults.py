@@ -150,10 +150,11 @@ def test_kill_node(healed, as_user, until):
     """A node that loses its power takes its job with it as NODE_FAIL; the job is requeued; `heal` boots the node."""
     log = healed.folder / "home" / "alice" / "dead.log"
     log.unlink(missing_ok=True)
-    command = 'echo attempt ${SLURM_RESTART_COUNT:-0}; [ -n "$SLURM_RESTART_COUNT" ] || srun sleep 200'
+    step = "srun bash -c 'echo up; sleep 200'"
+    command = f'echo attempt ${{SLURM_RESTART_COUNT:-0}}; [ -n "$SLURM_RESTART_COUNT" ] || {step}'
     options = ["--requeue", "-N2", "-w", "node1,node2", "--output=dead.log", "--open-mode=append"]
     job = as_user("sbatch", "--parsable", *options, f"--wrap={command}").strip()
-    until(lambda: log.exists() and "attempt 0" in log.read_text(), 20)
+    until(lambda: log.exists() and log.read_text().count("up\n") == 2, 30)  # a step that cannot start ends the job
     faults.kill_node(healed, "node2")
     until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"), 60)
     faults.heal(healed)
