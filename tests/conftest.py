@@ -221,7 +221,8 @@ class Reader:
         return result.stdout, result.returncode
 
     def without_places(self, line: str) -> str:
-        """A line without the folders of this machine."""
+        """A line without the folders of this machine, and with the text of a link in the place of its address."""
+        line = re.sub(r"\[(\w+)\]\(https?://[^)\s]*\)", r"\1", line)
         line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
         for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
             line = line.replace(place, "")
