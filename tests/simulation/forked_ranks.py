@@ -1,6 +1,6 @@
-"""Runs programs of the torchrun guide on several ranks that are forked, so that torch is imported once for all.
+"""Runs programs of the guides on several ranks that are forked, so that torch is imported once for all.
 
-A script, for the fixture `ranks` of test_torchrun.py: one line of JSON on standard input asks for a run, one on
+A script, which `forked.py` starts: one line of JSON on standard input asks for a run, one on
 standard output answers. What torchrun would do besides (find the nodes, kill the rest) is not imitated.
 """
 

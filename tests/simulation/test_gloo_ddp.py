@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import h5py
 import numpy as np
 import pytest
 import torch
 
-from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
+from srunbook.formats import Mask, StartRecord, parse_records
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "gloo_ddp"
@@ -47,53 +44,18 @@ AS_TASK = (
 """Turns a forked rank into a task of srun, which knows only Slurm's variables."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a training.
-
-    Args:
-        ranks: Status, stdout and stderr of each rank.
-        folder: Its results.
-    """
-
-    ranks: list[dict[str, Any]]
-    folder: Path
-
-    @property
-    def statuses(self) -> list[int]:
-        """Exit status of each rank."""
-        return [rank["status"] for rank in self.ranks]
-
-    @property
-    def text(self) -> str:
-        """All that was printed."""
-        return "\n".join(rank["stdout"] + rank["stderr"] for rank in self.ranks)
-
-    @property
-    def errors(self) -> list[str]:
-        """Lines that say what is wrong, of all ranks."""
-        return [line for rank in self.ranks for line in rank["stderr"].splitlines() if line.startswith("error: ")]
+class Outcome(forked.Outcome):
+    """What came of a training; its folder holds the results."""
 
     def table(self, name: str = "metrics.csv") -> list[dict[str, str]]:
-        """Rows of a file of the results."""
+        """Rows of a file of the results of a training that went well."""
         assert set(self.statuses) == {0}, self.text
-        with (self.folder / name).open(encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return super().table(name)
 
     @property
     def metrics(self) -> list[dict[str, str]]:
         """Rows of metrics.csv without what depends on the clock."""
         return [{name: text for name, text in row.items() if name not in TIMES} for row in self.table()]
-
-    @property
-    def fingerprint(self) -> str:
-        """The one fingerprint that all ranks print at the end."""
-        assert set(self.statuses) == {0}, self.text
-        ends = [record for record in parse_records(self.text.splitlines()) if isinstance(record, EndRecord)]
-        assert len(ends) == len(self.ranks)
-        (fingerprint,) = {record.params_sha256 for record in ends}
-        assert fingerprint is not None
-        return fingerprint
 
     @property
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -102,43 +64,21 @@ class Outcome:
         return dict(torch.load(self.folder / "checkpoint_latest.pth", weights_only=True)["model"])
 
 
-class Tasks:
-    """Runs the training on forked ranks.
-
-    Args:
-        process: The script that forks.
-        folder: Where all of it takes place; the cached speeds are in `data` there.
-    """
-
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self.process = process
-        self.folder = folder
-        self.runs = 0
+class Tasks(forked.Forked):
+    """Runs the training; the cached speeds are in `data` in its folder."""
 
     def __call__(self, ranks: int, *options: object, folder: Path | None = None, before: str = "") -> Outcome:
         """Runs it with one task on each node, in a results folder of its own unless one is given."""
-        self.runs += 1
-        folder = folder or self.folder / f"run{self.runs}"
+        folder = folder or self.new_folder()
         argv = [str(EXAMPLES / "train_traffic.py"), f"--results={folder}", *map(str, options)]
-        order = {"argv": argv, "nodes": ranks, "processes": 1, "environ": {}, "before": AS_TASK + before}
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")
-        self.process.stdin.flush()
-        return Outcome(json.loads(self.process.stdout.readline()), folder)
+        return Outcome(self.run(argv, nodes=ranks, processes=1, before=AS_TASK + before, environ={}), folder)
 
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
-    """Starts the script that forks ranks."""
-    script = Path(__file__).with_name("forked_ranks.py")
-    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    with subprocess.Popen(
-        [sys.executable, script, EXAMPLES], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    """The tasks."""
+    with forked.forking(EXAMPLES) as process:
         yield Tasks(process, tmp_path_factory.mktemp("tasks"))
-        assert process.stdin
-        process.stdin.close()
 
 
 def largest_difference(one: Outcome, other: Outcome) -> float:

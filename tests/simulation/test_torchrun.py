@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
-import json
 import os
 import re
 import signal
@@ -13,15 +11,15 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
+from srunbook.formats import Mask, StartRecord, parse_records
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "torchrun"
@@ -37,62 +35,17 @@ ACCURACY = 0.97
 VISION_ACCURACY = 0.95
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a run on several ranks.
-
-    Args:
-        ranks: Status, stdout and stderr of each.
-        folder: The checkpoint directory.
-    """
-
-    ranks: list[dict[str, Any]]
-    folder: Path
-
-    @property
-    def statuses(self) -> list[int]:
-        """Exit status of each rank."""
-        return [rank["status"] for rank in self.ranks]
-
-    @property
-    def text(self) -> str:
-        """All that was printed."""
-        return "\n".join(rank["stdout"] + rank["stderr"] for rank in self.ranks)
-
-    @property
-    def errors(self) -> list[str]:
-        """Lines that say what is wrong, of all ranks."""
-        return [line for rank in self.ranks for line in rank["stderr"].splitlines() if line.startswith("error: ")]
+class Outcome(forked.Outcome):
+    """What came of a run; its folder is the checkpoint directory."""
 
     @property
     def metrics(self) -> list[dict[str, float]]:
         """Rows of metrics.csv."""
-        with (self.folder / "metrics.csv").open(encoding="utf-8") as file:
-            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-
-    @property
-    def fingerprint(self) -> str:
-        """The one fingerprint that all ranks print at the end."""
-        assert set(self.statuses) == {0}, self.text
-        ends = [record for record in parse_records(self.text.splitlines()) if isinstance(record, EndRecord)]
-        assert len(ends) == len(self.ranks)
-        (fingerprint,) = {record.params_sha256 for record in ends}
-        assert fingerprint is not None
-        return fingerprint
+        return [{name: float(value) for name, value in row.items()} for row in self.table()]
 
 
-class Ranks:
-    """Runs programs on forked ranks.
-
-    Args:
-        process: The script that forks.
-        folder: Where runs without a directory of their own take place.
-    """
-
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self.process = process
-        self.folder = folder
-        self.runs = 0
+class Ranks(forked.Forked):
+    """Runs the programs of the guide."""
 
     def __call__(
         self,
@@ -105,28 +58,16 @@ class Ranks:
         **environ: str,
     ) -> Outcome:
         """Runs a program with a checkpoint directory, its own unless one is given."""
-        self.runs += 1
-        folder = folder or self.folder / f"run{self.runs}"
+        folder = folder or self.new_folder()
         argv = [str(EXAMPLES / program), f"--checkpoint-dir={folder}", *map(str, arguments)]
-        order = {"argv": argv, "nodes": nodes, "processes": processes, "environ": environ, "before": before}
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")
-        self.process.stdin.flush()
-        return Outcome(json.loads(self.process.stdout.readline()), folder)
+        return Outcome(self.run(argv, nodes=nodes, processes=processes, before=before, environ=environ), folder)
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    """Starts the script that forks ranks."""
-    script = Path(__file__).with_name("forked_ranks.py")
-    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    with subprocess.Popen(
-        [sys.executable, script, EXAMPLES], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    """The ranks."""
+    with forked.forking(EXAMPLES) as process:
         yield Ranks(process, tmp_path_factory.mktemp("ranks"))
-        assert process.stdin
-        process.stdin.close()
 
 
 # The same training on all layouts ------------------------------------------------------------------------------------
