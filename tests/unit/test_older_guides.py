@@ -1,0 +1,199 @@
+"""The tables at the end of the guides: what became of all that the guides they grew out of name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from srunbook.verify._metrics import COLUMNS
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = ROOT / "docs" / "guides"
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A guide, and what the older one names, in its words.
+
+    Args:
+        label: What the labels of its sections begin with.
+        pages: Its pages below docs/guides; the table is on the first.
+        programs: Folder of the programs whose words may be successors as well, or None where only files may.
+        names: Names in the older guide.
+    """
+
+    label: str
+    pages: str
+    programs: str | None
+    names: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Its pages."""
+        return sorted(GUIDES.glob(self.pages), key=lambda path: path.stem != "index")
+
+    @property
+    def text(self) -> str:
+        """Text of all pages."""
+        return "".join(path.read_text(encoding="utf-8") for path in self.paths)
+
+    def successors(self) -> list[tuple[str, str]]:
+        """Rows of the table: what stood in the older guide, and what stands for it here."""
+        table = self.paths[0].read_text(encoding="utf-8").split(f"({self.label}-older-guide)=")[1]
+        rows = re.findall(r"^\| (.+?) \| (.+?) \|.*\|$", table, re.MULTILINE)
+        assert rows[0] == ("There", "Here")
+        return rows[1:]
+
+
+TORCHRUN = Guide(
+    "torchrun",
+    "torchrun.md",
+    "examples/torchrun",
+    (
+        # its files and folders
+        *("run_distributed.slurm", "train_distributed.py", "requirements.txt", "checkpoint_epoch_1.pt"),
+        *("logs/slurm-<job_id>.out", "logs/slurm-<job_id>.err", "the vision model", ".venv"),
+        # its sections
+        *("Requirements", "Configuration", "Environment activation", "Network interface", "Monitor the Job"),
+        *("Cancel the Job", "How It Works", "Data Distribution", "Model Architecture", "Dataset"),
+        *(
+            "NCCL Timeout or Initialization Failure",
+            "Out of Memory (OOM)",
+            "Slow Training",
+            "Hanging at Initialization",
+        ),
+        *("Debugging", "Performance Tips", "Scaling to More Nodes/GPUs", "Checkpoints", "Only rank 0 saves"),
+        *("Verifying Distributed Training", "Additional Resources"),
+        # its settings, variables and commands
+        *("EPOCHS", "BATCH_SIZE", "LEARNING_RATE", "DATA_DIR", "CHECKPOINT_DIR", "--nodes", "--gpus-per-node"),
+        *("--cpus-per-task", "--time", "--batch-size", "NCCL_SOCKET_IFNAME=^docker,lo", "NCCL_IB_DISABLE=0"),
+        *("NCCL_NET_GDR_LEVEL=2", "NCCL_DEBUG=INFO", "TORCH_DISTRIBUTED_DEBUG=DETAIL", "MASTER_PORT"),
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "squeue", "tail -f", "scancel", "mkdir -p logs"),
+        # its code
+        *("setup_distributed()", "DDP(model)", "DistributedSampler", "dist.all_reduce()", "dist.barrier()"),
+        *("SimpleConvNet", "get_dataloader()", "datasets.ImageFolder", "pin_memory=True", "num_workers", "MNIST"),
+        *("gradient checkpointing", "torch.cuda.amp", "autocast", "GradScaler", "torchvision", "torchaudio"),
+        *("16 total GPUs", "Master node", "Avg Loss"),
+    ),
+)
+GLOO = Guide(
+    "gloo-ddp",
+    "gloo-ddp.md",
+    None,
+    (
+        # its files and folders
+        *("scripts/run_multinode.sh", "scripts/verify_multinode.sh", "slurm/ddp_2node_cpu.sbatch", "metrics.csv"),
+        *("sacct_summary.txt", "checkpoint_latest.pth", "EXECUTION_SUMMARY.md", "docs/DDP_TROUBLESHOOTING.md"),
+        *("results/ddp_cpu_<JOB_ID>/", "results/ddp_cpu_*.out", "optional monitoring files"),
+        # its sections
+        *("Using Helper Script", "Direct SLURM Submission", "Verification", "What Gets Verified", "Required Files"),
+        *("Job Status", "Training Metrics", "DDP Configuration", "Expected Results", "Metrics CSV Format"),
+        *("DDP Initialization Fails", "Training Hangs", "No Results Generated", "Technical Details"),
+        *("CPU Backend (gloo)", "Key Differences from GPU DDP", "Environment Variables", "Comparison to GPU"),
+        *("Document Results", "Run Profiling", "Scaling Experiments", "Bottleneck Analysis", "References"),
+        # its options, columns, variables and commands
+        *("--nodes", "--epochs", "--partition", "--account", "squeue -u $USER", "tail -f", "sinfo -p gpu-node"),
+        *("epoch", "train_loss", "val_loss", "val_mae", "val_rmse", "epoch_time_sec", "throughput_samples_per_sec"),
+        *("data_load_time_sec", "compute_time_sec", "gpu_util_avg", "cpu_util_avg", "srun --nodes=2 hostname"),
+        *("BACKEND=gloo", "MASTER_ADDR", "MASTER_PORT=29500", "WORLD_SIZE", "RANK", "LOCAL_RANK", "device_ids"),
+        # its messages and figures
+        *("PENDING", "Connection refused", "Address already in use", "firewall/network settings"),
+        *("50-100 samples/second per node", "85-95% parallel efficiency", "10-50x slower", "up to 4 nodes"),
+    ),
+)
+LIGHTNING = Guide(
+    "lightning",
+    "lightning/*.md",
+    None,
+    (
+        # its files
+        *("slurm_jobs/multi_node_multi_gpu.sh", "src/train.py"),
+        # its sections
+        *("When to Use Multi-Node", "Multi-Node vs Multi-GPU", "How Multi-Node DDP Works", "SLURM Configuration"),
+        *("Check Node Allocation", "GPU Info from All Nodes", "Training Progress", "Understanding the Slowdown"),
+        *("High-Bandwidth Nodes", "Nodes Can't Communicate", "Unbalanced GPU Usage", "NCCL Errors", "Best Practices"),
+        *(
+            "Start Small, Scale Up",
+            "Adjust Batch Size",
+            "Learning Rate Scaling",
+            "Scaling Beyond 2 Nodes",
+            "Key Takeaways",
+        ),
+        # its options, variables and commands
+        *("--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=18", "--gres=gpu:a100:4", "--mem=500000", "squeue"),
+        *("nvidia-smi", '--constraint="gpu-bw"', "SLURM_NODELIST", "SLURM_NNODES", "num_workers", "NCCL_TIMEOUT"),
+        *("--batch_size", "--learning_rate", "sacctmgr show qos", "219, 55 and 28 iterations"),
+    ),
+)
+"""Lightning's benchmark.py is still to come."""
+
+GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING)
+
+SUCCESSORS = [
+    pytest.param(guide, *row, id=f"{guide.label}-{row[0][:40]}")
+    for guide in GUIDES_WITH_TABLES
+    for row in guide.successors()
+]
+
+
+@pytest.mark.parametrize(
+    ("guide", "name"),
+    [pytest.param(guide, name, id=f"{guide.label}-{name}") for guide in GUIDES_WITH_TABLES for name in guide.names],
+)
+def test_what_the_older_guide_names_has_a_successor(guide: Guide, name: str) -> None:
+    """Everything that the older guide names stands in the first column of the table."""
+    words = [there.replace("`", "") for there, _ in guide.successors()]
+
+    assert any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", there) for there in words)
+
+
+@pytest.mark.parametrize(("guide", "there", "here"), SUCCESSORS)
+def test_successor_exists(guide: Guide, there: str, here: str) -> None:
+    """What the table points at exists: a file, an entry, a section of the guide, a word of its programs."""
+    folder = ROOT / guide.programs if guide.programs else None
+    programs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")) if folder else ""
+    targets = re.findall(r"\[\]\(([^)]+)\)", here)
+    words = re.findall(r"`([^`]+)`", here)
+
+    assert targets or words
+    for target in targets:
+        page = guide.paths[0].parent / target
+        assert page.is_file() if target.endswith(".md") else f"({target})=\n" in guide.text, target
+    for word in words:
+        assert (ROOT / word).is_file() if "/" in word else word in programs, word
+
+
+@pytest.mark.parametrize("guide", GUIDES_WITH_TABLES, ids=lambda guide: guide.label)
+def test_links_within_the_guide_have_targets(guide: Guide) -> None:
+    """Each label of the guide's own that its pages link to exists."""
+    labels = set(re.findall(r"^\((\S+)\)=$", guide.text, re.MULTILINE))
+
+    assert set(re.findall(rf"\]\(({guide.label}[\w-]*)\)", guide.text)) <= labels
+
+
+def test_missing_name_and_missing_target_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that no row has, and a row that points nowhere, are failures."""
+    table = "(new-older-guide)=\n| There | Here | Why |\n|---|---|---|\n| `train.py` | [](nowhere) | |\n"
+    (tmp_path / "new.md").write_text(table, encoding="utf-8")
+    monkeypatch.setitem(globals(), "GUIDES", tmp_path)
+    guide = Guide("new", "new.md", "examples/torchrun", ())
+
+    with pytest.raises(AssertionError):
+        test_what_the_older_guide_names_has_a_successor(guide, "other.py")
+    with pytest.raises(AssertionError, match="nowhere"):
+        test_successor_exists(guide, *guide.successors()[0])
+
+
+def test_columns_of_metrics_are_explained() -> None:
+    """Each column of the gloo guide's metrics.csv has its row on the page, and is one that the verifier knows."""
+    code = (ROOT / "examples" / "gloo_ddp" / "result_files.py").read_text(encoding="utf-8")
+    columns = re.findall(r'"(\w+)"', code.split("METRICS = (")[1].split(")")[0])
+    page = (GUIDES / "gloo-ddp.md").read_text(encoding="utf-8")
+    section = page.split("(gloo-ddp-metrics)=")[1].split("(gloo-ddp-resume)=")[0]
+
+    assert len(columns) == 11
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == columns
+    assert tuple(columns) == COLUMNS
