@@ -85,7 +85,7 @@ UNSEEN=0
 while true; do
   IFS='|' read -r STATE STATUS NAME < <(
     sacct --noheader --parsable2 --allocations --jobs="$JOB" --format=State,ExitCode,JobName 2>/dev/null
-  ) || true
+  ) || true # read fails where accounting knows nothing of the job yet
   # A job is called "allocation", and some of its nodes are missing, until accounting has heard of its start.
   if [[ "$NAME" != allocation ]]; then
     [[ "${STATE:-PENDING}" =~ ^(PENDING|RUNNING|REQUEUED|COMPLETING|SUSPENDED|RESIZING) ]] || break

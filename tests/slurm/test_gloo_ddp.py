@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import platform
 import re
@@ -195,13 +196,11 @@ def loopback(slurm: State) -> Iterator[None]:
         assert result.returncode == 0, result.stderr
 
     fault = 'name="$(hostname)"; { grep -v " $name$" /etc/hosts; echo "127.0.1.1 $name"; } > /run/hosts; '
-    try:
+    with contextlib.ExitStack() as undo:
         for node in nodes:
             administer(node, fault + "mount --bind /run/hosts /etc/hosts")
+            undo.callback(administer, node, "umount /etc/hosts")
         yield
-    finally:
-        for node in nodes:
-            administer(node, "umount /etc/hosts || true")
 
 
 @pytest.mark.usefixtures("loopback")
