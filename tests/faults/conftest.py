@@ -125,15 +125,9 @@ class Trial:
         alive = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED")
         return self.shown().get("JobState", "RUNNING") not in alive
 
-    def await_restart(self, seconds: float) -> float:
-        """Waits until the job is in the queue again and its processes are gone; returns when that was."""
-
-        def is_back() -> bool:
-            shown = self.shown()
-            return shown.get("Restarts", "0") != "0" and shown["JobState"] in ("PENDING", "RUNNING")
-
-        self.until(is_back, seconds)
-        return time.time()
+    def is_back(self) -> bool:
+        """Whether it was requeued and its processes are gone; it may have run to its end since."""
+        return self.shown().get("Restarts", "0") != "0" and self.shown()["JobState"] != "COMPLETING"
 
     def await_end(self, seconds: float) -> Job:
         """Waits for its end."""
@@ -266,6 +260,25 @@ def interrupted(submit) -> tuple[Trial, float, float]:
     over = trial.await_over(30)
     assert trial.await_end(30).state == "FAILED"
     return trial, at, over
+
+
+@pytest.fixture(scope="session")
+def await_restarts(until) -> Callable[..., list[float]]:
+    """Watches several jobs at once until each has been requeued; returns when that was, in their order."""
+
+    def watch(*trials: Trial, seconds: float) -> list[float]:
+        back: dict[str, float] = {}
+
+        def all_back() -> bool:
+            back.update(
+                {trial.identity: time.time() for trial in trials if trial.identity not in back and trial.is_back()}
+            )
+            return len(back) == len(trials)
+
+        until(all_back, seconds)
+        return [back[trial.identity] for trial in trials]
+
+    return watch
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
     assert trial.await_end(30).state != "COMPLETED"
 
 
-def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, until, request):
+def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, until, await_restarts, request):
     """Rows 5 and 6: a job whose node dies is requeued once and ends with the very parameters of an undisturbed run."""
     layouts = {"with the rendezvous, N=2": ("hold:0:8:data", ["node2", "node3"])}
     for size in (2, 3, 4) if request.config.getoption("--full") else (2,):
@@ -46,7 +46,7 @@ def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, un
     faults.kill_node(healed, "node2")
     at = time.time()
     until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"), 90)
-    restarted = {name: trial.await_restart(3 * KILL_WAIT) - at for name, trial in trials.items()}
+    restarted = dict(zip(trials, await_restarts(*trials.values(), seconds=3 * KILL_WAIT), strict=True))
     faults.heal(healed)
     for name, trial in trials.items():
         job = trial.await_end(240)
@@ -55,7 +55,7 @@ def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, un
             5 if name.startswith("with the") else 6 + len(layouts[name][1]) / 100,
             f"death of a node {name}",
             "one restart, final parameters bit-identical",
-            over_s=restarted[name],
+            over_s=restarted[name] - at,
             lost_steps=lost,
         )
 

@@ -13,7 +13,7 @@ LIMIT = 60
 """Seconds of the shortest time limit that Slurm has."""
 
 
-def test_what_slurm_announces(healed, submit, undisturbed, outcomes):
+def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_restarts):
     """Rows 7 and 8: the signal before a time limit costs one step at most, a preemption in a save that save alone."""
     announced, saving = "signal:0:8:data", "hold:0:6:save"
     limited = submit(announced, options=["--signal=USR1@60"])
@@ -24,16 +24,21 @@ def test_what_slurm_announces(healed, submit, undisturbed, outcomes):
     preempted.await_fault(saving)
     at = time.time()
     faults.preempt(healed, ["node3", "node4"])
-    back = preempted.await_restart(3 * KILL_WAIT) - at
+    limited_back, back = await_restarts(limited, preempted, seconds=3 * LIMIT)
     saved = preempted.steps_saved()
     faults.heal(healed)
-    limited.until(lambda: limited.events("over", fault=announced), 2 * LIMIT)
-    at = limited.events("over", fault=announced)[0]["time"]
-    limited_back = limited.await_restart(LIMIT) - at
+    signalled = limited.events("over", fault=announced)[0]["time"]
     ended = [trial.await_end(120).state for trial in (limited, preempted)]
     for trial, row, fault, accepted, over, step in (
-        (limited, 7, "the signal before a real time limit", "at most 1 step lost, one requeue", limited_back, 8),
-        (preempted, 8, "preemption during a save", "the checkpoint before is whole", back, 6),
+        (
+            limited,
+            7,
+            "the signal before a real time limit",
+            "at most 1 step lost, one requeue",
+            limited_back - signalled,
+            8,
+        ),
+        (preempted, 8, "preemption during a save", "the checkpoint before is whole", back - at, 6),
     ):
         outcomes(row, fault, accepted, over_s=over, lost_steps=step - trial.resumed()[0])
 
