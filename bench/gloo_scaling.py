@@ -30,7 +30,7 @@ LARGEST = {"100mbit": 4, "300mbit": 2}  # beyond that the processors limit the a
 QUOTA = 0.45  # of a CPU, on each of four nodes of a machine with two
 PAIR_QUOTA = 0.9  # on each of two nodes
 STRONG_BATCH, WEAK_BATCH, HIDDEN = 512, 256, 256
-WIDE_BATCH, WIDE_HIDDEN = 2560, 1024
+WIDE_BATCH, WIDE_HIDDEN = 3072, 1024
 SHARED = {"steps": 5, "warm_up": 2, "order": "in turn", "across_ranks": "maximum"}
 
 
