@@ -117,16 +117,25 @@ class MeasuredTable(Measured):
         measurement = read_measurement(path)
         names = words(self.options.get("parameters", ""))
         shown = quantities(measurement, self.options.get("quantities"))
+        single = all(len(part.samples.get(name, [0])) == 1 for part in measurement.configurations for name in shown)
         rows = []
         for configuration in measurement.configurations:
             values = [str(parameter(configuration, name)) for name in names] or [configuration.name]
             for quantity in shown:
-                samples = configuration.samples.get(quantity)
-                values.append(cell(samples, configuration.median(quantity)) if samples else "not measured")
+                values.append(self.cell(configuration, quantity, single))
             rows.append(values)
         head = [name.replace("_", " ") for name in names] or ["configuration"]
         yield table([*head, *map(heading, shown)], rows)
-        yield self.source(path, measurement, "Median (smallest to largest sample, n samples).")
+        text = "One sample each." if single else "Median (smallest to largest sample, n samples)."
+        yield self.source(path, measurement, text)
+
+    @staticmethod
+    def cell(configuration: Configuration, quantity: str, single: bool) -> str:
+        """Writes a quantity of a configuration; the number of samples only where the table does not say it."""
+        samples = configuration.samples.get(quantity)
+        if not samples:
+            return "not measured"
+        return number(samples[0]) if single else cell(samples, configuration.median(quantity))
 
 
 def table(head: list[str], rows: list[list[str]]) -> nodes.table:

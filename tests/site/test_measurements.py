@@ -37,6 +37,20 @@ def test_table(tiny_site):
     assert list((build.site / "_downloads").rglob("allreduce.json"))
 
 
+def test_single_samples(tiny_site):
+    """A table of single samples says so once, not in each cell."""
+    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
+    tiny_site.page(directive("measured-table", ":quantities: sent_MiB"))
+
+    build = tiny_site.build()
+
+    page = (build.site / "index.html").read_text()
+    assert build.returncode == 0, build.output
+    assert "One sample each." in page
+    assert "not measured" in page
+    assert "n=1" not in page
+
+
 def test_plot(tiny_site):
     """A plot comes as one transparent SVG for each theme, with a text, and the same at every build."""
     tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
