@@ -199,7 +199,7 @@ def test_the_simulation_is_ended(number, program, started, survivors):
     process = started(ranks(program, "pass"))
 
     process.send_signal(number)
-    process.wait(timeout=5)
+    process.wait(timeout=30)
 
     assert survivors.none_within()
     assert process.returncode == (130 if number == signal.SIGINT else -number)
@@ -237,7 +237,7 @@ def test_the_supervisor_is_killed(program, started, survivors):
     process = started(program(source + "time.sleep(600)"))
 
     supervisor_of(process).kill()
-    process.wait(timeout=5)
+    process.wait(timeout=30)
 
     assert survivors.none_within()
     assert process.returncode == 1
@@ -251,7 +251,7 @@ def test_the_supervisor_is_killed_above_daemons(program, started, survivors):
     process = started(program(f"{source}\nimport time\nprint('ready', flush=True)\ntime.sleep(600)\n"))
 
     supervisor_of(process).kill()
-    process.wait(timeout=5)
+    process.wait(timeout=30)
 
     assert survivors.none_within()
     assert process.returncode == 1
@@ -310,7 +310,7 @@ def test_the_reader_goes_away(program, started, survivors):
     )
 
     process.stdout.close()
-    process.wait(timeout=5)
+    process.wait(timeout=30)
 
     assert survivors.none_within()
     assert process.returncode == 141
