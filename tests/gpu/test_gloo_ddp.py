@@ -1,0 +1,93 @@
+"""The gloo guide on one real GPU: the same program with BACKEND=nccl, and how much faster it is than on a CPU.
+
+Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`. The last test
+writes its raw samples to build/gpu/gloo_gpu.json.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srunbook import simulate
+from srunbook.formats import Configuration, Measurement, StartRecord, parse_records, read_measurement, write_measurement
+from srunbook.simulate import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "examples" / "gloo_ddp" / "train_traffic.py"
+RESULT = ROOT / "build" / "gpu" / "gloo_gpu.json"
+REPEATS = 3
+
+
+def torch_sees_a_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU and this Python a torch that can use it."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    code = "import torch; raise SystemExit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.skipif(not torch_sees_a_gpu(), reason="needs an NVIDIA GPU and a torch with CUDA"),
+    pytest.mark.timeout(600),
+]
+
+
+def train(folder: Path, backend: str, *options: str) -> Result:
+    """Trains in one process, with nccl on the first GPU or with gloo on one CPU."""
+    command = [sys.executable, str(PROGRAM), f"--results={folder}", f"--data-dir={folder.parent}", *options]
+    return simulate.run(command, gpus_per_node=1, timeout=180, env={"BACKEND": backend})
+
+
+def column(folder: Path, name: str) -> list[float]:
+    """A column of metrics.csv."""
+    with (folder / "metrics.csv").open(encoding="utf-8") as file:
+        return [float(row[name]) for row in csv.DictReader(file)]
+
+
+def test_nccl_trains_as_gloo_does(tmp_path: Path) -> None:
+    """The unchanged program takes the GPU for BACKEND=nccl, and has nearly the errors of the CPU."""
+    result = train(tmp_path / "gpu", "nccl", "--epochs=3")
+    on_cpu = train(tmp_path / "cpu", "gloo", "--epochs=3")
+
+    assert result.returncode == 0, result.failure
+    assert on_cpu.returncode == 0, on_cpu.failure
+    start = next(record for record in parse_records(result.output.splitlines()) if isinstance(record, StartRecord))
+    assert (start.device, start.backend) == ("cuda", "nccl")
+    assert column(tmp_path / "gpu", "val_mae")[-1] == pytest.approx(column(tmp_path / "cpu", "val_mae")[-1], rel=0.05)
+
+
+def test_throughput_beside_a_cpu(tmp_path: Path) -> None:
+    """Samples per second of both, in turn, are kept as they are: nothing passes or fails by them."""
+    rates: dict[str, list[float]] = {"nccl": [], "gloo": []}
+    for repeat in range(REPEATS):
+        for backend, samples in rates.items():
+            folder = tmp_path / f"{backend}-{repeat}"
+            result = train(folder, backend, "--epochs=2", "--batch-size=512", "--hidden=256")
+            assert result.returncode == 0, result.failure
+            samples.append(column(folder, "throughput_samples_per_sec")[-1])  # the first epoch warms up
+    devices = {"nccl": "one GPU", "gloo": "one CPU core"}
+    found = [
+        Configuration(devices[backend], {"backend": backend}, {"samples_per_s": samples})
+        for backend, samples in rates.items()
+    ]
+    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    write_measurement(
+        RESULT,
+        Measurement.taken_now(
+            "nox -s gpu -- tests/gpu/test_gloo_ddp.py",
+            found,
+            versions={"torch": importlib.metadata.version("torch")},
+            parameters={"batch": 512, "model": "TrafficNet, hidden 256", "repeats": REPEATS},
+            machine={"gpu": name.stdout.strip()},
+        ),
+    )
+
+    assert [len(part.samples["samples_per_s"]) for part in read_measurement(RESULT).configurations] == [REPEATS] * 2
