@@ -31,6 +31,9 @@ KEEPALIVE_SECONDS = 10
 SERVICE_SECONDS = 20.0
 """How long JAX may take until it listens on the coordinator's port."""
 
+LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+"""Where process 0 looks whether JAX listens. Numbers, for the first look-up of a name costs Python milliseconds."""
+
 LAST_WAIT_SECONDS = 1.0
 """How long a process that ends lets the others hear why, so that they do not blame the lost connection."""
 
@@ -120,13 +123,22 @@ def release_when_listening(place: Place, lines: dict[int, Line]) -> None:
     def wait() -> None:
         deadline = time.monotonic() + SERVICE_SECONDS
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError), socket.create_connection(("localhost", place.port or 0), timeout=1):
+            if any(_listens(family, address, place.port or 0) for family, address in LOOPBACK):
                 break
             time.sleep(0.002)
         release(place, lines)
 
     if place.process_id == 0:
         threading.Thread(target=wait, name="srunbook release", daemon=True).start()
+
+
+def _listens(family: socket.AddressFamily, address: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    with contextlib.suppress(OSError), socket.socket(family) as trial:
+        trial.settimeout(1)
+        trial.connect((address, port))
+        return True
+    return False
 
 
 class _Gathering:
@@ -285,7 +297,8 @@ def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
 
     def connect() -> None:
         try:
-            connection = socket.create_connection((host, port), timeout=min(seconds, 10))
+            name: Any = host.encode() if host.isascii() else host  # text loads the rules for names in other scripts
+            connection = socket.create_connection((name, port), timeout=min(seconds, 10))
         except socket.gaierror as error:
             found.append(f"the name {host!r} is not known here ({error.strerror})")
         except TimeoutError:
