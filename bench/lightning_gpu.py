@@ -36,12 +36,13 @@ PRECISIONS = {"Lightning": "32-true", "Lightning, bf16-mixed": "bf16-mixed", "Li
 RATE = 0.01
 
 
-def loader(batch: int) -> Any:
-    """The batches of the guide, in an order that the seed decides."""
+def start(batch: int) -> tuple[Any, train.MLP]:
+    """The batches of the guide, and its model: from the same parameters, in the same order."""
     lightning.seed_everything(train.SEED, verbose=False)
     data = train.CloudData(batch, 0)
+    data.options["generator"] = torch.Generator().manual_seed(train.SEED)
     data.setup("fit")
-    return data.train_dataloader()
+    return data.train_dataloader(), train.MLP(RATE)
 
 
 class Clock(lightning.Callback):
@@ -79,8 +80,8 @@ class Clock(lightning.Callback):
 
 def plain(batch: int, device: torch.device) -> Clock:
     """Two epochs of plain DDP."""
-    batches, clock = loader(batch), Clock(device)
-    module = train.MLP(RATE).to(device)
+    (batches, module), clock = start(batch), Clock(device)
+    module.to(device)
     model = DistributedDataParallel(module.layers, device_ids=[device.index] if device.type == "cuda" else None)
     optimizer = module.configure_optimizers()["optimizer"]
     for epoch in range(2):
@@ -95,7 +96,7 @@ def plain(batch: int, device: torch.device) -> Clock:
 
 def by_lightning(batch: int, device: torch.device, precision: str) -> Clock:
     """The same two epochs by Lightning, with everything off that can be."""
-    batches, clock = loader(batch), Clock(device)
+    (batches, module), clock = start(batch), Clock(device)
     trainer = lightning.Trainer(
         accelerator="gpu" if device.type == "cuda" else "cpu",
         devices=1,
@@ -110,7 +111,6 @@ def by_lightning(batch: int, device: torch.device, precision: str) -> Clock:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    module = train.MLP(RATE)
     module.log = lambda *_, **__: None  # plain DDP logs nothing either
     trainer.fit(module, train_dataloaders=batches)
     return clock

@@ -66,7 +66,7 @@ def set_up(case: dict[str, Any]) -> None:
     same_model.make_model = (lambda: wide_model(hidden)) if hidden else make_published_model
     same_model.GLOBAL_BATCH, same_model.EPOCHS = case["batch"], case["epochs"]
     same_model.SAMPLES = case["batch"] * case["steps"]
-    same_model.keep = lambda *_: None  # nothing to print and nothing to save
+    same_model.keep = lambda *_, **__: None  # nothing to print and nothing to save
     same_model.leave = lambda: None  # there may be more cases in this process
 
 

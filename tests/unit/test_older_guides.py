@@ -126,9 +126,11 @@ LIGHTNING = Guide(
         *("--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=18", "--gres=gpu:a100:4", "--mem=500000", "squeue"),
         *("nvidia-smi", '--constraint="gpu-bw"', "SLURM_NODELIST", "SLURM_NNODES", "num_workers", "NCCL_TIMEOUT"),
         *("--batch_size", "--learning_rate", "sacctmgr show qos", "219, 55 and 28 iterations"),
+        # its benchmarks
+        *("src/benchmark.py --output_dir outputs", "Benchmarking All Configurations", "Expected Performance"),
+        *("Speedup", "Efficiency", "Throughput"),
     ),
 )
-"""Lightning's benchmark.py is still to come."""
 
 GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING)
 

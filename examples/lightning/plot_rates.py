@@ -1,0 +1,74 @@
+"""
+A large batch, and its learning rate
+====================================
+
+One model, trained with 32 samples in a step as on one GPU, and with 256 as on eight.
+``bench/lightning_rates.py`` trained it from five seeds each; this page draws what came of it.
+"""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from srunbook.formats import read_measurement
+
+measured = read_measurement(Path("../../bench/results/lightning_rates.json"))
+curves = {}  # for each rate of a batch of 32, and each case: an epoch after the other
+for one in measured.configurations:
+    of_rate = curves.setdefault(one.parameters["base_rate"], {})
+    of_rate.setdefault(one.parameters["case"], []).append(one)
+
+# %%
+# The linear rule says: eight times the batch, eight times the learning rate.
+# Without it, eight times fewer steps of the same length do not get as far in an epoch.
+
+figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+for axes, (rate, cases) in zip(panels, curves.items(), strict=True):
+    for case, epochs in cases.items():
+        numbers = [one.parameters["epoch"] for one in epochs]
+        accuracies = [one.samples["val_accuracy_percent"] for one in epochs]
+        (line,) = axes.plot(numbers, [one.median("val_accuracy_percent") for one in epochs], label=case)
+        axes.fill_between(
+            numbers,
+            [min(five) for five in accuracies],
+            [max(five) for five in accuracies],
+            alpha=0.15,
+            color=line.get_color(),
+        )
+    axes.set(title=f"rate {rate} for a batch of 32", xlabel="epoch")
+panels[0].set_ylabel("accuracy of the validation (%)")
+panels[0].legend(title="batch")
+
+# %%
+# The lines are medians, and the bands reach from the worst to the best of the seeds.
+# After the last epoch:
+
+print(f"{'rate for 32':>11}  {'batch':22} {'rate':>5}  accuracy, worst to best")
+last = {}
+for rate, cases in curves.items():
+    for case, epochs in cases.items():
+        accuracies = last[rate, case] = sorted(epochs[-1].samples["val_accuracy_percent"])
+        print(
+            f"{rate:11}  {case:22} {epochs[-1].parameters['rate']:5.2f}  "
+            f"{epochs[-1].median('val_accuracy_percent'):5.1f} %, {accuracies[0]:.1f} to {accuracies[-1]:.1f}"
+        )
+
+# %%
+# Left, at a rate that suits the small batch: with the rule the large batch gets where the small one is, and without it
+# it stays behind in all five. Warm-up costs some of the first epochs, and is not needed here.
+
+small, large, rule, warmed = (last[0.01, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
+assert large[-1] < small[0]
+assert abs(rule[2] - small[2]) < 1
+assert abs(warmed[2] - small[2]) < 1
+
+# %%
+# Right, at a rate at which the small batch is already restless: the rule carries the trouble along.
+# Warm-up softens it, and does not cure it. Here the large batch is best at the rate as it was.
+
+small, large, rule, warmed = (last[0.1, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
+assert large[0] > max(small[-1], rule[-1], warmed[-1])
+assert warmed[2] > rule[2]
+
+# %%
+# So the rule is where to begin, not a law: try the rate of the rule, half of it, and a quarter.

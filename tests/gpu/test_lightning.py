@@ -1,0 +1,100 @@
+"""The Lightning guide on one real GPU: training, mixed precision against float32, and the cost beside plain DDP.
+
+Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`. The last test
+writes its raw samples to build/gpu/lightning_gpu.json.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srunbook import simulate
+from srunbook.formats import EndRecord, StartRecord, parse_records, read_measurement
+from srunbook.simulate import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "lightning"
+RESULT = ROOT / "build" / "gpu" / "lightning_gpu.json"
+
+WITH_PRECISION = (
+    f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import train\n"
+    "precision = sys.argv.pop(1)\n"
+    "train.run(train.read_settings(), train.CloudData, precision=precision)\n"
+)
+"""The program of the guide, with one more argument of the Trainer."""
+
+
+def lightning_sees_a_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU, and this Python Lightning and a torch that can use it."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    code = "import lightning, tensorboard, torch; raise SystemExit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.skipif(not lightning_sees_a_gpu(), reason="needs an NVIDIA GPU, Lightning, and a torch with CUDA"),
+    pytest.mark.timeout(600),
+]
+
+
+def train(folder: Path, precision: str = "32-true", gpus: int = 1) -> Result:
+    """Trains three epochs in one process, on the first GPU or without one."""
+    options = ["--epochs=3", f"--output_dir={folder}"]
+    env = {"CUDA_VISIBLE_DEVICES": "0" if gpus else ""}
+    command = [sys.executable, "-c", WITH_PRECISION, precision, *options]
+    return simulate.run(command, gpus_per_node=gpus, timeout=180, env=env)
+
+
+def last(folder: Path, name: str) -> float:
+    """The last value of a metric."""
+    (path,) = folder.glob("*/metrics.csv")
+    with path.open(encoding="utf-8") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row[name]][-1]
+
+
+def test_one_gpu_trains_as_the_cpu_does(tmp_path: Path) -> None:
+    """The unchanged program takes the GPU, makes 219 iterations an epoch, and has nearly the losses of the CPU."""
+    result = train(tmp_path / "gpu")
+    on_cpu = train(tmp_path / "cpu", gpus=0)
+
+    assert result.returncode == 0, result.failure
+    assert on_cpu.returncode == 0, on_cpu.failure
+    assert "Training on 1 x 1 GPUs, 32 samples an iteration" in result.output
+    assert result.output.count(": 219 iterations") == 3
+    start, end = parse_records(result.output.splitlines())
+    assert isinstance(start, StartRecord)
+    assert isinstance(end, EndRecord)
+    assert (start.device, start.world_size, end.steps) == ("cuda", 1, 3 * 219)
+    assert last(tmp_path / "gpu", "train_loss") == pytest.approx(last(tmp_path / "cpu", "train_loss"), rel=0.05)
+    assert last(tmp_path / "gpu", "val_accuracy") > 0.9
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_mixed_precision_learns_as_float32(precision: str, tmp_path: Path) -> None:
+    """Mixed precision has nearly the loss of float32, and its accuracy."""
+    exact = train(tmp_path / "exact")
+    mixed = train(tmp_path / "mixed", precision)
+
+    assert exact.returncode == 0, exact.failure
+    assert mixed.returncode == 0, mixed.failure
+    assert last(tmp_path / "mixed", "train_loss") == pytest.approx(last(tmp_path / "exact", "train_loss"), rel=0.1)
+    assert last(tmp_path / "mixed", "val_accuracy") == pytest.approx(last(tmp_path / "exact", "val_accuracy"), abs=0.03)
+
+
+def test_cost_of_lightning_is_measured() -> None:
+    """Plain DDP by NCCL, Lightning and mixed precision are timed in turn, from one start to nearly one loss."""
+    command = [sys.executable, str(ROOT / "bench" / "lightning_gpu.py"), f"--output={RESULT}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = {one.name: one for one in read_measurement(RESULT).configurations}
+
+    assert {len(values) for one in found.values() for values in one.samples.values()} == {10}
+    for name, one in found.items():
+        assert one.median("last_loss") == pytest.approx(found["plain DDP"].median("last_loss"), rel=0.1), name
