@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,18 @@ from srunbook.formats import read_recording, recording_path
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
+
+NODES = 4
+"""Nodes of the cluster of this tier. Scripts that ask for more have tests of their own, on clusters as large."""
+
+NEVER_RUN = {"svgd/large_scale": "512 devices are 512 members of each exchange: more than one machine holds"}
+"""Scripts that no machine here can run, and why; Slurm is asked whether it would take them."""
+
+
+def asked_nodes(script: Path) -> int:
+    """Number of nodes that a script asks for."""
+    found = re.search(r"^#SBATCH --nodes=(\d+)", script.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(found[1]) if found else 1
 
 
 def needs_apptainer(script: Path) -> bool:
@@ -24,8 +37,9 @@ def pytest_generate_tests(metafunc):
         return
     chosen = metafunc.config.getoption("--slurm")
     plain = list(cluster.GENERATIONS) if chosen == "all" else [chosen]
+    fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES]
     newest = chosen if chosen == "26.05" else cluster.NEWEST
-    pairs = [(generation, script) for generation in plain for script in SCRIPTS if not needs_apptainer(script)]
+    pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
     if chosen in ("all", "22.05", "26.05", cluster.NEWEST):
         newest = "26.05" if chosen == "all" else newest
         pairs += [(newest, script) for script in SCRIPTS if needs_apptainer(script)]
@@ -61,8 +75,8 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
 
 
 def test_scripts_and_recordings_are_paired():
-    """Every script has a recording, and every recording has a script."""
-    assert unpaired(ROOT / "slurm") == []
+    """Every script that can run here has a recording, and every recording has a script."""
+    assert unpaired(ROOT / "slurm") == sorted(NEVER_RUN)
 
 
 def test_an_unpaired_file_is_found(tmp_path):

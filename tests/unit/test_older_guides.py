@@ -132,7 +132,51 @@ LIGHTNING = Guide(
     ),
 )
 
-GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING)
+SVGD = Guide(
+    "svgd",
+    "svgd/*.md",
+    "examples/svgd",
+    (
+        # its files
+        *("generate_slurm_script.py", "simple_multinode_example.py", "my_svgd.py", "examples/slurm_configs/"),
+        *("production.yaml", "my_cluster.yaml", "examples/slurm_multinode.sh", "examples/slurm_multinode_advanced.sh"),
+        *("examples/slurm_multinode_example.py", "svgd_multinode_<JOB_ID>.out", "logs/svgd_<JOB_ID>.out"),
+        # its sections
+        *("Modular Approach", "Three Simple Steps", "Complete Example", "Benefits", "Comparison", "Quick Reference"),
+        *("Single-Node vs Multi-Node", "Architecture", "Three-Level Parallelism", "JAX Distributed Communication"),
+        *(
+            "Quick Start",
+            "SLURM Parameters",
+            "Particle Count Calculation",
+            "Example configurations",
+            "Coordinator Setup",
+        ),
+        *("JAX Distributed Initialization", "Optimal Particle Count", "Network Configuration", "Memory Management"),
+        *("XLA Optimization Flags", "Example 1", "Example 2", "Example 3", "Expected Speedup", "Scaling Efficiency"),
+        *("Best Practices", "Additional Resources", "Legacy Approach", "Mock SLURM environment"),
+        # its options, profiles and fields
+        *("--list-profiles", "--profile", "--config", "--script", "--output", "--help"),
+        *("debug", "small", "medium", "large", "production"),
+        *("name", "nodes", "cpus_per_node", "memory_per_cpu", "time_limit", "partition", "coordinator_port"),
+        *("platform", "env_vars", "modules_to_load", "--nodes", "--ntasks-per-node", "--cpus-per-task"),
+        *("--exclusive", "--mem-per-cpu"),
+        # its functions and variables
+        *("ptdalgorithms.distributed_utils", "initialize_distributed()", "process_id", "num_processes"),
+        *("local_device_count", "global_device_count", "run_my_svgd(dist_info)", "ptdalgorithms.ffi_wrappers"),
+        *("compute_pmf_ffi", "pmap", "pjit", "jax.distributed.initialize()", "SLURM_COORDINATOR_ADDRESS"),
+        *("JAX_COORDINATOR_PORT", "SLURM_JOB_NODELIST", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_CPUS_PER_TASK"),
+        *("JAX_ENABLE_X64", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_NTHREADS"),
+        *("NCCL_DEBUG", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_FLAGS"),
+        *("--xla_force_host_platform_device_count", "--xla_cpu_multi_thread_eigen", "--xla_cpu_enable_fast_math"),
+        # its messages and commands
+        *("Coordinator connection timeout", "Number of devices mismatch", "Particles not divisible by device count"),
+        *("Slow inter-node communication", "Out of memory", "squeue -u $USER", "tail -f", "watch -n 5", "nc -vz"),
+        *("sudo firewall-cmd", "ifconfig", "iftop", "nload", "free -h", "Profile first iteration", "Save checkpoints"),
+        *("Log per-process metrics", "Validate results", "2-8 particles per device", "port 12345"),
+    ),
+)
+
+GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING, SVGD)
 
 SUCCESSORS = [
     pytest.param(guide, *row, id=f"{guide.label}-{row[0][:40]}")

@@ -600,11 +600,13 @@ def test_a_summary_that_proves_nothing(left, text, problem):
 # Jobs of other guides
 
 
-def test_a_job_without_results(left):
+@pytest.mark.parametrize("name", ["slurm-17.out", "my_job_17.out", "logs/my_job_17.out"])
+def test_a_job_without_results(left, name):
     """A job that prints records into the log of the job is verified without a folder of results."""
     without_results(left)
     lines = [start(0), start(1), end(1), end(0)]
-    (left.folder / "slurm-17.out").write_text("".join(f"{number % 2}: {line}\n" for number, line in enumerate(lines)))
+    (left.folder / "logs").mkdir(exist_ok=True)
+    (left.folder / name).write_text("".join(f"{number % 2}: {line}\n" for number, line in enumerate(lines)))
     report = left.judge()
 
     assert report.cause is Cause.VERIFIED, report.text()

@@ -105,6 +105,7 @@ def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log,
     if job:
         names = (f"results/ddp_cpu_{job}.out", f"ddp_cpu_{job}.out", f"slurm-{job}.out", f"logs/slurm-{job}.out")
         places += [here / name for name in names]
+        places += [*sorted(here.glob(f"*_{job}.out")), *sorted(here.glob(f"logs/*_{job}.out"))]
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
     expected = [results / "rank_0.log"] if results else []

@@ -1,0 +1,139 @@
+"""Distributed SVGD with what a long job needs: options, progress, checkpoints, stop signals, run records.
+
+    python slurm_multinode_example.py --steps 100
+    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python slurm_multinode_example.py
+    sbatch slurm_multinode.sbatch
+
+Two unknowns of a population: the rate at which two lineages join, and the rate of mutations. Given are,
+for a number of loci, the height of a genealogy of 5 samples and how many of its sites differ.
+
+Exit status: 0 finished, 2 an option is wrong, 75 stopped by a signal and saved: run it again to go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from run_records import say, say_end, say_start
+
+from srunbook import initialize_distributed
+from srunbook.checkpoint import StopSignal
+from srunbook.svgd import SVGD, phase_type
+
+SAMPLES = 5  # at each locus
+RATE, MUTATION = 2.0, 3.0  # the truth behind the synthetic observations
+
+
+# [options]
+def parse() -> argparse.Namespace:
+    """Reads the options, before JAX is started: who misspells one hears so at once."""
+    job = os.environ.get("SLURM_JOB_ID")
+    parser = argparse.ArgumentParser(description="Distributed SVGD for a coalescent model.")
+    parser.add_argument("--particles", type=int, default=128, help="any number; it need not fit the devices")
+    parser.add_argument("--steps", type=int, default=100, help="in all, also those before a restart")
+    parser.add_argument("--every", type=int, default=20, help="steps between reports, checkpoints and looks at signals")
+    parser.add_argument("--loci", type=int, default=20, help="how much is observed: the cost of a particle's score")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--exchange", choices=("all_gather", "ring"), default="all_gather")
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        default=Path("checkpoints") / job if job else None,
+        help="where all nodes see it; by default checkpoints/JOB in a job, and none outside of one",
+    )
+    parser.add_argument("--timing-log", type=Path, help="a file: how long each process takes for its scores")
+    parser.add_argument("--output", type=Path, help="a .npz file for the particles")
+    options = parser.parse_args()
+    for name in ("particles", "steps", "every", "loci"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)}: give 1 or more, as in --{name} 100")
+    return options
+
+
+# [/options]
+
+
+def observe(loci: int) -> tuple[np.ndarray, np.ndarray]:
+    """Heights of genealogies, and numbers of differing sites of others: the same numbers on every process."""
+    random = np.random.default_rng(2026)
+    lineages = np.arange(SAMPLES, 1, -1)
+    waits = random.exponential(2 / (RATE * lineages * (lineages - 1)), (2, loci, SAMPLES - 1))
+    counts = random.poisson(MUTATION * waits[1] @ lineages)
+    return waits[0].sum(axis=1).astype(np.float32), counts + 1  # counted from 1
+
+
+# [model]
+def log_prior(x: jax.Array) -> jax.Array:
+    """Normal, wide, of the logarithms of both rates."""
+    return -jnp.sum(x**2) / 8
+
+
+def log_likelihood(x: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Log likelihood of the observations at logarithms of the rates, shape (2,)."""
+    heights, counts = data
+    rate, mutation = jnp.exp(x)
+    genealogies = phase_type.coalescent_height(SAMPLES, rate)
+    mutations = phase_type.segregating_sites(SAMPLES, 2 * mutation / rate)
+    return genealogies.log_prob(heights).sum() + mutations.log_prob(counts).sum()
+
+
+# [/model]
+
+
+def main() -> None:
+    options = parse()
+    # [run]
+    dist_info = initialize_distributed()
+    say_start(dist_info)
+    if dist_info.is_coordinator:
+        say(f"{options.particles} particles on {dist_info.global_device_count} devices")
+
+    sampler = SVGD(
+        log_prior,
+        dim=2,
+        optimizer=optax.adam(0.1),
+        log_likelihood=log_likelihood,
+        data=observe(options.loci),
+        exchange=options.exchange,
+    )
+    with StopSignal() as stop:
+        result = sampler.run(
+            jax.random.key(options.seed),
+            options.particles,
+            options.steps,
+            progress=True,  # a line of process 0 at every report
+            every=options.every,
+            checkpoint=options.checkpoint_dir,  # it goes on from what it finds there
+            stop=stop,  # SIGTERM, SIGUSR1, SIGUSR2: all processes save the same step
+            timing_log=options.timing_log,
+        )
+        say_end(dist_info, result)
+        if dist_info.is_coordinator:
+            report(result, options)
+        if result.stopped:
+            stop.leave()  # status 75; at SIGUSR1 it asks Slurm to run the job again
+    # [/run]
+
+
+def report(result, options: argparse.Namespace) -> None:
+    """What process 0 says and writes at the end."""
+    if result.first_step:
+        say(f"went on after step {result.first_step}")
+    if result.stopped:
+        say(f"stopped after step {result.steps}, which is saved")
+    for name, truth, logs in zip(("rate", "mutation"), (RATE, MUTATION), result.particles.T, strict=True):
+        say(f"{name} {np.exp(logs).mean():.3f} +- {np.exp(logs).std():.3f} (it was {truth})")
+    for timing in result.slow_processes:
+        say(f"slow: process {timing.process_id} on {timing.host}")
+    if options.output and not result.stopped:
+        np.savez(options.output, particles=result.particles, steps=result.steps)
+
+
+if __name__ == "__main__":
+    main()

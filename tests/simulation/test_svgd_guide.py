@@ -1,0 +1,320 @@
+"""The programs, scripts and pages of the SVGD guide.
+
+`pytest tests/simulation/test_svgd_guide.py --record` writes the recordings of the programs anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from srunbook import simulate
+from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
+from srunbook.cli._main import main
+from srunbook.formats import EndRecord, Mask, StartRecord, parse_records, read_recording, recording_path
+
+pytest.importorskip("optax")
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "svgd"
+SCRIPTS = ROOT / "slurm" / "svgd"
+PAGES = ROOT / "docs" / "guides" / "svgd"
+RECORDS = EXAMPLES / "run_records.py"
+
+MASKS = (
+    Mask(r'"pid": \d+', '"pid": <pid>', "the kernel numbers processes as they come"),
+    Mask(r'"job": "\d+"', '"job": "<id>"', "a fresh number for each run"),
+    Mask(r'"host": "[^"]*"', '"host": "<host>"', "the name of this machine"),
+    Mask(r'"params_sha256": "\w+"', '"params_sha256": "<hash>"', "processors round in different ways"),
+    Mask(r"direction \S+, bandwidth \S+, .*", "direction <n>, bandwidth <n>, <t>", "rounding, and times"),
+    Mask(r"(\d\.\d\d)\d", r"\1", "processors round in different ways"),
+    Mask(r" +\d+\.\d+ (s|ms)\b", r" <t> \1", "how long something took"),
+    Mask(r"^(\[\d\]) \S+: .*", r"\1 <host> <interface> <rate>", "another machine, another network"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of the guide.
+
+    Args:
+        name: Its file.
+        command: Which of the commands of its docstring, from 0.
+        essential: Lines that must be the same at every run.
+        beside: Files of its folder that it needs.
+    """
+
+    name: str
+    command: int
+    essential: str
+    beside: tuple[str, ...] = ()
+
+
+CASES = [
+    Case("my_svgd.py", 1, r"Process|devices|rate"),
+    Case("simple_multinode_example.py", 1, r"Process|rate"),
+    Case("slurm_multinode_example.py", 1, r"record|particles on|step|rate|mutation", ("run_records.py",)),
+    Case("profile_first_iteration.py", 1, r"first|again|meeting"),
+    Case("count_code.py", 0, r"lines", ("my_svgd.py", "legacy_multinode.py")),
+    Case("xla_flags.py", 0, r"devices"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
+    """A program that somebody saves and starts as its docstring says prints what the page shows."""
+    program = EXAMPLES / case.name
+    run = reader.run(program, reader.commands(program)[case.command], [EXAMPLES / name for name in case.beside])
+
+    assert run.status == 0, run.text
+    reader.compare(program, run, lambda line: re.search(case.essential, line) is not None, MASKS)
+
+
+# The answers ---------------------------------------------------------------------------------------------------------
+
+
+def answer(text: str, name: str = "rate") -> tuple[float, float]:
+    """Mean and standard deviation that a program prints."""
+    ((mean, deviation),) = re.findall(rf"^(?:\[0\] )?{name} (\S+) \+- (\S+)", text, re.MULTILINE)
+    return float(mean), float(deviation)
+
+
+@pytest.fixture(scope="module")
+def ran() -> Callable[..., simulate.Result]:
+    """Runs a program of the guide on some nodes; the same layout once."""
+    known: dict[tuple[str, int], simulate.Result] = {}
+
+    def run(name: str, nodes: int) -> simulate.Result:
+        if (name, nodes) not in known:
+            environ = {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1"}  # scontrol is not there
+            known[name, nodes] = simulate.run(
+                [sys.executable, str(EXAMPLES / name)], nodes=nodes, ntasks_per_node=1, env=environ, timeout=100
+            )
+        assert known[name, nodes].returncode == 0, known[name, nodes].failure
+        return known[name, nodes]
+
+    return run
+
+
+def test_posterior_is_that_of_the_grid(ran: Any) -> None:
+    """Mean and standard deviation of the particles of my_svgd.py are within 5 % of those that a grid gives."""
+    exact = answer(ran("simple_multinode_example.py", 2).output)
+    particles = answer(ran("my_svgd.py", 2).output)
+
+    assert particles == pytest.approx(exact, rel=0.05)
+    assert exact[0] == pytest.approx(2.0, abs=4 * exact[1])
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_by_hand_is_the_same(nodes: int, ran: Any) -> None:
+    """The program by hand and the short one say the same of processes and devices, and come to the same rate."""
+    short, long = ran("my_svgd.py", nodes), ran("legacy_multinode.py", nodes)
+
+    def without_rate(result: simulate.Result) -> list[str]:
+        return [line for line in result.output.splitlines() if re.search("Process|devices", line)]
+
+    assert without_rate(long) == without_rate(short)
+    assert len(without_rate(long)) == 3 * nodes
+    assert answer(long.output) == pytest.approx(answer(short.output), abs=2e-3)
+
+
+def test_by_hand_asks_for_srun() -> None:
+    """The program by hand refuses half a Slurm environment, as the short one does."""
+    for name in ("legacy_multinode.py", "my_svgd.py"):
+        program = f"import os, runpy; del os.environ['SLURM_PROCID']; runpy.run_path({str(EXAMPLES / name)!r})"
+        result = simulate.run([sys.executable, "-c", program], nodes=1, timeout=60)
+
+        assert result.returncode == 1
+        assert "SLURM_PROCID" in result.output
+        assert "srun python" in result.output
+
+
+# The full example ----------------------------------------------------------------------------------------------------
+
+SMALL = ("--particles=21", "--loci=10", "--every=5")
+
+STOPPED = f"""
+import os, runpy, signal, sys
+sys.path.insert(0, {str(EXAMPLES)!r})
+from srunbook.checkpoint import StopSignal
+real = StopSignal.requested
+def requested(self, report):
+    if report == 2 and os.environ["SLURM_PROCID"] == "1":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return real(self, report)
+StopSignal.requested = requested
+runpy.run_path({str(EXAMPLES / "slurm_multinode_example.py")!r}, run_name="__main__")
+"""
+
+
+def full_example(*options: str, nodes: int = 2) -> simulate.Result:
+    """Runs the full example with one process on each node."""
+    program = str(EXAMPLES / "slurm_multinode_example.py")
+    return simulate.run([sys.executable, program, *SMALL, *options], nodes=nodes, timeout=100)
+
+
+def records(result: simulate.Result) -> tuple[list[StartRecord], list[EndRecord]]:
+    """The run records, in the order of their ranks."""
+    found = sorted(parse_records(result.output.splitlines()), key=lambda record: record.rank)
+    return [one for one in found if isinstance(one, StartRecord)], [one for one in found if isinstance(one, EndRecord)]
+
+
+def test_stop_and_resume(tmp_path: Path, program: Any) -> None:
+    """SIGTERM to one process stops all at one step; another number of processes goes on to the undisturbed end."""
+    saved = f"--checkpoint-dir={tmp_path / 'saved'}"
+    stopped = simulate.run([*program(STOPPED), *SMALL, saved, "--steps=1000000"], nodes=2, timeout=100)
+    _, ends = records(stopped)
+
+    assert stopped.returncode == EXIT_STOPPED, stopped.failure
+    (step,) = {end.steps for end in ends}
+    assert len({end.params_sha256 for end in ends}) == 1
+    assert f"stopped after step {step}, which is saved" in stopped.output
+    assert Checkpoints(tmp_path / "saved").steps()[-1] == step
+
+    steps = f"--steps={step + 40}"
+    again = full_example(steps, saved, f"--output={tmp_path / 'again.npz'}", nodes=1)
+    whole = full_example(steps, f"--checkpoint-dir={tmp_path / 'whole'}", f"--output={tmp_path / 'whole.npz'}")
+
+    assert again.returncode == whole.returncode == 0, again.failure or whole.failure
+    assert f"went on after step {step}" in again.output
+    ends_at = [np.load(tmp_path / name)["particles"] for name in ("again.npz", "whole.npz")]
+    np.testing.assert_allclose(*ends_at, rtol=2e-3, atol=2e-3)
+
+
+def test_options_of_the_full_example(tmp_path: Path) -> None:
+    """Exchange and timing log are passed on: three processes, none of them slow, and records of all."""
+    log = tmp_path / "timing.jsonl"
+    result = full_example("--steps=10", "--exchange=ring", f"--timing-log={log}", nodes=3)
+    starts, ends = records(result)
+
+    assert result.returncode == 0, result.failure
+    assert [(start.rank, start.world_size, start.backend) for start in starts] == [(r, 3, "gloo") for r in range(3)]
+    assert len({end.params_sha256 for end in ends}) == 1
+    assert len(log.read_text().splitlines()) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--particles=0", "--particles 0: give 1 or more"),
+        ("--steps=-5", "--steps -5: give 1 or more"),
+        ("--exchange=mail", "invalid choice: 'mail'"),
+        ("--particle=ten", "invalid int value: 'ten'"),
+        ("--step-count=3", "unrecognized arguments: --step-count=3"),
+    ],
+)
+def test_bad_options(option: str, message: str, reader: Any) -> None:
+    """A wrong option ends the program with status 2 and a line that says what is wrong, before JAX is started."""
+    output, status = reader.alone([sys.executable, str(EXAMPLES / "slurm_multinode_example.py"), option])
+
+    assert status == 2
+    assert message in output
+    assert "Traceback" not in output
+
+
+# The scripts ---------------------------------------------------------------------------------------------------------
+
+SIZES = {
+    "small_scale": (2, 4, 32),
+    "slurm_multinode": (4, 8, 128),
+    "medium_scale": (4, 16, 256),
+    "slurm_multinode_advanced": (8, 16, 512),
+    "large_scale": (16, 32, 2048),
+}
+"""Nodes, CPUs on each, and particles, by script."""
+
+
+def made_by(text: str) -> str:
+    """The command on the third line of a script."""
+    return text.splitlines()[2].removeprefix("# Made by: ")
+
+
+def typed(command: str) -> Result:
+    """What a command prints that is typed in the root of the repository."""
+    name, *arguments = shlex.split(command)
+    assert name == "srunbook"
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_script_is_a_rendering(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script of the guide is exactly what the command on its third line prints."""
+    monkeypatch.chdir(ROOT)
+    text = (SCRIPTS / f"{name}.sbatch").read_text(encoding="utf-8")
+    again = typed(made_by(text))
+    nodes, cpus, particles = SIZES[name]
+
+    assert again.exit_code == 0, again.output
+    assert again.stdout == text
+    assert f"#SBATCH --job-name={name}\n" in text
+    assert f"#SBATCH --nodes={nodes}\n" in text
+    assert re.search(rf"^#SBATCH --cpus-per-task={cpus} ", text, re.MULTILINE)
+    assert f"  --particles={particles}\n" in text or particles == 128
+
+
+def test_scripts_are_those_of_the_page() -> None:
+    """The table of scripts on the page has all scripts, with their nodes, CPUs, devices and particles."""
+    page = (PAGES / "quick-start.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\.sbatch` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+
+    assert {path.stem for path in SCRIPTS.glob("*.sbatch")} == set(SIZES)
+    assert {row[0]: (int(row[1]), int(row[2]), int(row[4])) for row in rows} == SIZES
+    assert all(int(nodes) * int(cpus) == int(devices) for _, nodes, cpus, devices, _ in rows)
+
+
+def test_page_shows_the_command_of_the_first_script() -> None:
+    """The command on the page is the one that made the script below it."""
+    page = (PAGES / "quick-start.md").read_text(encoding="utf-8")
+
+    assert f"$ {made_by((SCRIPTS / 'slurm_multinode.sbatch').read_text(encoding='utf-8'))}\n" in page
+
+
+def test_an_edited_script_is_no_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script with one number changed by hand is not what its command prints."""
+    monkeypatch.chdir(ROOT)
+    text = (SCRIPTS / "slurm_multinode.sbatch").read_text(encoding="utf-8")
+    edited = text.replace("--nodes=4", "--nodes=5")
+
+    assert edited != text
+    assert typed(made_by(edited)).stdout != edited
+
+
+def test_commands_of_the_pages_can_be_typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each `srunbook generate` of the guide prints a script, or what it says."""
+    commands = [
+        command.split(" | ")[0]
+        for page in PAGES.glob("*.md")
+        for command in re.findall(r"^\$ (srunbook generate .*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    for folder in ("examples/slurm_configs", "examples/svgd"):
+        for path in (ROOT / folder).iterdir():
+            if path.is_file():
+                (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "slurm_configs").symlink_to(ROOT / "examples" / "slurm_configs")
+    monkeypatch.chdir(tmp_path)
+    results = {command: typed(command) for command in commands}
+
+    assert len(results) >= 4
+    assert {command: result.output for command, result in results.items() if result.exit_code} == {}
+    assert (tmp_path / "submit.sh").is_file()
+
+
+def test_counts_on_the_page_are_those_of_the_programs() -> None:
+    """The recording of the counts has both programs, and the short one is shorter by far."""
+    output = read_recording(recording_path(EXAMPLES / "count_code.py")).output
+    rows = [re.findall(r"(\S+) +(\d+) lines +(\d+) tokens", line)[0] for line in output]
+    counts = {name: (int(lines), int(tokens)) for name, lines, tokens in rows}
+
+    assert set(counts) == {"my_svgd.py", "legacy_multinode.py"}
+    assert counts["my_svgd.py"][0] * 3 < counts["legacy_multinode.py"][0]
+    assert counts["my_svgd.py"][1] * 3 < counts["legacy_multinode.py"][1]

@@ -1,0 +1,172 @@
+"""SVGD on the real Slurm: exact answers on all layouts, a job that is stopped, wide jobs, and the network.
+
+`pytest tests/slurm/test_svgd.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from svgd_oracles import LIMITS, too_far
+
+from srunbook import cluster
+from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
+from srunbook.cluster import Job, Specification, State, faults
+from srunbook.formats import EndRecord, parse_records, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "slurm" / "svgd"
+ORACLES = ROOT / "tests" / "simulation" / "svgd_oracles.py"
+INTERFACE = ROOT / "examples" / "svgd" / "which_interface.py"
+SLOW = ROOT / "examples" / "failures" / "svgd-slow-network" / "broken.sbatch"
+
+# The exact answers ---------------------------------------------------------------------------------------------------
+
+LAUNCH = """\
+#!/bin/bash
+#SBATCH --output=%x_%j.out
+#SBATCH --time=00:10:00
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+set -euo pipefail
+export PATH="$HOME/jax-env/bin:$PATH" JAX_PLATFORMS=cpu
+srun --label --kill-on-bad-exit=1 --cpus-per-task=4 python -W ignore svgd_oracles.py right
+"""
+
+
+@pytest.mark.parametrize(("processes", "devices"), [(1, 4), (2, 1), (4, 1)])
+def test_exact_answers(slurm: State, processes: int, devices: int, tmp_path: Path) -> None:
+    """On 1, 2 and 4 nodes all exact answers come out, in both precisions and with both exchanges."""
+    script = tmp_path / "oracles.sbatch"
+    script.write_text(LAUNCH, encoding="utf-8")
+    shutil.copy(ORACLES, tmp_path)
+    options = [f"--nodes={processes}", f"--export=ALL,JAX_NUM_CPU_DEVICES={devices}"]
+    job = cluster.submit(slurm, script, options=options, timeout=300)
+    found = re.findall(r"^(\d+): oracle (.*)$", job.output, re.MULTILINE)
+    rows = [(int(rank), json.loads(text)) for rank, text in found]
+
+    assert job.state == "COMPLETED", job.output
+    assert {rank for rank, _ in rows} == set(range(processes))
+    assert {row["devices"] for _, row in rows} == (set(range(1, devices + 1)) if processes == 1 else {processes})
+    assert {(row["kind"], row["exchange"]) for _, row in rows} == {
+        (kind, exchange) for kind in LIMITS for exchange in ("all_gather", "ring")
+    }
+    for _, row in rows:
+        assert too_far(row) == [], row
+
+
+# A job that is stopped -----------------------------------------------------------------------------------------------
+
+
+def ends(job: Job) -> list[EndRecord]:
+    """The end records of a job."""
+    return [record for record in parse_records(job.output.splitlines()) if isinstance(record, EndRecord)]
+
+
+def test_sigterm_saves_one_step_and_resumes_equal(slurm: State, until: Any, as_user: Any) -> None:
+    """Told to stop by SIGTERM, all processes save the same step; the next job ends as one that nothing stopped."""
+    script = SCRIPTS / "small_scale.sbatch"
+    folder = cluster.stage(slurm, script)
+    here = slurm.folder / folder.lstrip("/")
+    program = ["--every=5", "--loci=10"]
+
+    def submit(*arguments: str) -> str:
+        command = ["sbatch", "--parsable", f"--chdir={folder}", f"{folder}/{script.name}", *program, *arguments]
+        return str(as_user(*command)).strip()
+
+    job = submit("--steps=1000000", "--checkpoint-dir=saved")
+    log = here / f"svgd_{job}.out"
+    until(lambda: log.exists() and "step 10 of" in log.read_text(), 120)
+    as_user("scancel", "--signal=TERM", job)
+    stopped = cluster.await_job(slurm, job, timeout=120)
+
+    assert stopped.exit_status == EXIT_STOPPED, stopped.output
+    (step,) = {end.steps for end in ends(stopped)}
+    assert len(ends(stopped)) == 2
+    assert len({end.params_sha256 for end in ends(stopped)}) == 1
+    assert Checkpoints(here / "saved").steps()[-1] == step
+
+    steps = f"--steps={step + 40}"
+    jobs = [submit(steps, f"--checkpoint-dir={name}", f"--output={name}.npz") for name in ("saved", "whole")]
+    resumed, whole = [cluster.await_job(slurm, number, timeout=120) for number in jobs]
+
+    assert (resumed.state, whole.state) == ("COMPLETED", "COMPLETED"), resumed.output + whole.output
+    assert f"went on after step {step}" in resumed.output
+    particles = [np.load(here / f"{name}.npz")["particles"] for name in ("saved", "whole")]
+    np.testing.assert_allclose(*particles, rtol=2e-3, atol=2e-3)
+
+
+def test_verifier_proves_a_job(slurm: State) -> None:
+    """Typed as on the page, in the folder of a job of the guide, `srunbook verify` proves it."""
+    script = SCRIPTS / "small_scale.sbatch"
+    folder = cluster.stage(slurm, script)
+    job = cluster.submit(slurm, script, ["--steps=20", "--every=10"], folder=folder, timeout=120)
+    verify = [f"/home/{cluster.USER}/jax-env/bin/srunbook", "verify", job.identity]
+    proven = cluster.capture(slurm, verify, folder=folder, timeout=60)
+
+    assert job.state == "COMPLETED", job.output
+    assert proven.returncode == 0, proven.stdout + proven.stderr
+
+
+# Wide jobs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
+    """A cluster of sixteen nodes of 32 CPUs."""
+    name = f"{pytestconfig.getoption('--cluster')}-wide-{generation.replace('.', '-')}"
+    cluster.down(name)
+    state = cluster.up(
+        Specification(name=name, slurm=generation, nodes=16, cpus=32, memory="256G", gpus_per_node=0), say=print
+    )
+    yield state
+    cluster.down(name)
+
+
+def test_slurm_takes_the_wide_scripts(slurm: State, wide: State) -> None:
+    """On sixteen nodes of 32 CPUs Slurm would take every script of the guide."""
+    scripts = sorted(SCRIPTS.glob("*.sbatch"))
+    folder = cluster.stage(wide, scripts[0], extra=scripts[1:])
+    for script in scripts:
+        asked = cluster.capture(wide, ["sbatch", "--test-only", script.name], folder=folder, timeout=30)
+
+        assert asked.returncode == 0, f"{script.name}: {asked.stderr}"
+
+
+def test_slurm_refuses_them_on_too_few_nodes(slurm: State) -> None:
+    """On four nodes Slurm refuses the scripts for more, so the test above can fail."""
+    for name in ("slurm_multinode_advanced.sbatch", "large_scale.sbatch"):
+        folder = cluster.stage(slurm, SCRIPTS / name)
+        asked = cluster.capture(slurm, ["sbatch", "--test-only", name], folder=folder, timeout=30)
+
+        assert asked.returncode != 0
+        assert re.search("node", asked.stderr)
+
+
+# The network ---------------------------------------------------------------------------------------------------------
+
+
+def test_slow_network_is_seen(healed: State, proof: Any, request: pytest.FixtureRequest) -> None:
+    """Where one of two links is slow, the program names the interface and its rate, whatever NCCL's variable says."""
+    faults.link(healed, "50mbit", ["node2"])
+    folder = cluster.stage(healed, SLOW, extra=[INTERFACE])
+    job = cluster.submit(healed, SLOW, options=["--nodelist=node1,node2"], folder=folder, timeout=120)
+    seen = re.findall(r"(node\d): (\w+) sent \S+ MB in \S+ s, (\d+) Mbit/s, NCCL_SOCKET_IFNAME is ib0", job.output)
+
+    assert proof.shortcomings(SLOW, job) == [], job.output
+    assert {(host, interface) for host, interface, _ in seen} == {("node1", "eth0"), ("node2", "eth0")}
+    assert all(0 < int(rate) <= 60 for *_, rate in seen), seen
+    if request.config.getoption("--record") and healed.specification.slurm == "22.05":
+        proof.record(SLOW, job, home=True)
+    recording = read_recording(recording_path(SLOW))
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    assert recording.source_sha256 == hashlib.sha256(SLOW.read_bytes()).hexdigest(), again
+    assert len([line for line in recording.output if "eth0 sent" in line]) == 2, again
