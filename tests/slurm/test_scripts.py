@@ -17,6 +17,9 @@ SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
 NODES = 4
 """Nodes of the cluster of this tier. Scripts that ask for more have tests of their own, on clusters as large."""
 
+LONG = ("svgd/medium_scale",)
+"""Scripts that take minutes on two cores, because they share them among 64 devices; they run with `--full`."""
+
 NEVER_RUN = {"svgd/large_scale": "512 devices are 512 members of each exchange: more than one machine holds"}
 """Scripts that no machine here can run, and why; Slurm is asked whether it would take them."""
 
@@ -38,6 +41,8 @@ def pytest_generate_tests(metafunc):
     chosen = metafunc.config.getoption("--slurm")
     plain = list(cluster.GENERATIONS) if chosen == "all" else [chosen]
     fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES]
+    if not metafunc.config.getoption("--full"):
+        fitting = [script for script in fitting if f"{script.parent.name}/{script.stem}" not in LONG]
     newest = chosen if chosen == "26.05" else cluster.NEWEST
     pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
     if chosen in ("all", "22.05", "26.05", cluster.NEWEST):

@@ -43,8 +43,10 @@ srun --label --kill-on-bad-exit=1 --cpus-per-task=4 python -W ignore svgd_oracle
 
 
 @pytest.mark.parametrize(("processes", "devices"), [(1, 4), (2, 1), (4, 1)])
-def test_exact_answers(slurm: State, processes: int, devices: int, tmp_path: Path) -> None:
+def test_exact_answers(slurm: State, processes: int, devices: int, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """On 1, 2 and 4 nodes all exact answers come out, in both precisions and with both exchanges."""
+    if processes != 2 and not pytestconfig.getoption("--full"):
+        pytest.skip("takes minutes; runs with --full")
     script = tmp_path / "oracles.sbatch"
     script.write_text(LAUNCH, encoding="utf-8")
     shutil.copy(ORACLES, tmp_path)
@@ -124,6 +126,23 @@ def wide(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
     )
     yield state
     cluster.down(name)
+
+
+ADVANCED = SCRIPTS / "slurm_multinode_advanced.sbatch"
+
+
+def test_eight_nodes(wide: State, proof: Any, request: pytest.FixtureRequest) -> None:
+    """The script for eight nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
+    if not request.config.getoption("--full"):
+        pytest.skip("128 devices on two cores take minutes; runs with --full")
+    proof = type(proof)(wide)
+    job = cluster.submit(wide, ADVANCED, timeout=500)
+
+    assert proof.shortcomings(ADVANCED, job) == [], job.output
+    if request.config.getoption("--record"):
+        proof.record(ADVANCED, job, home=wide.specification.slurm == "22.05")
+    difference = proof.difference(ADVANCED, job, read_recording(recording_path(ADVANCED)))
+    assert not difference, f"{difference}\npython -m pytest '{request.node.nodeid}' --full --record"
 
 
 def test_slurm_takes_the_wide_scripts(slurm: State, wide: State) -> None:
