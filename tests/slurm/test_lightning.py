@@ -1,9 +1,17 @@
-"""The Lightning guide on a real Slurm: a requeue by a signal, layouts that are refused, and the launchers compared."""
+"""The Lightning guide on a real Slurm: requeue by a signal, refused layouts, launchers and sizes compared.
+
+`pytest tests/slurm/test_lightning.py --record` writes what benchmark.py printed anew.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import platform
+import re
 import shlex
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +20,19 @@ import torch
 
 from srunbook import cluster
 from srunbook.cluster import Job, State
-from srunbook.formats import EndRecord, parse_records
+from srunbook.formats import (
+    EndRecord,
+    Recording,
+    StartRecord,
+    parse_records,
+    read_recording,
+    recording_path,
+    write_recording,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "lightning"
+BENCHMARK = ROOT / "examples" / "lightning" / "benchmark.py"
 EPOCHS = 20
 
 
@@ -103,3 +120,47 @@ def test_launchers_agree_across_nodes(slurm: State, as_user: Callable[..., str])
         assert torch.equal(torchrun[key], srun[key])
         assert torch.equal(lightning[key], srun[key])
         torch.testing.assert_close(srun[key], one[key], rtol=1e-5, atol=1e-5)
+
+
+SIZES = {"single_gpu": (1, 219), "multi_gpu": (4, 55), "multi_node_multi_gpu": (8, 28)}
+"""Processes of the three scripts, and their iterations in an epoch."""
+
+ROW = re.compile(r"(\w+_gpu) +(\d x \d) +(\d) +1 +[\d.]+ +\d+\.\d\d +\d+%")
+"""A row of the table: its name, nodes and GPUs, ranks, one job, and three figures that nobody can know before."""
+
+
+def test_three_scripts_and_their_comparison(
+    slurm: State, as_user: Callable[..., str], request: pytest.FixtureRequest
+) -> None:
+    """Three scripts run as published, on 1, 4 and 8 processes, and benchmark.py makes a table of what they left."""
+    record = request.config.getoption("--record")
+    first, *others = (SCRIPTS / f"{name}.sbatch" for name in SIZES)
+    inside = cluster.stage(slurm, first, extra=others)
+    for name, size in SIZES.items():
+        short = "" if record else "--epochs=3"
+        identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {name}.sbatch {short}").strip()
+        job = cluster.await_job(slurm, identity, timeout=400)
+        assert job.state == "COMPLETED", job.output
+        starts = [one for one in parse_records(job.output.splitlines()) if isinstance(one, StartRecord)]
+        assert {(one.world_size, count) for one in starts for count in re.findall(r": (\d+) iter", job.output)} == {
+            (size[0], str(size[1]))
+        }
+    command = "python benchmark.py --output_dir outputs"
+    printed = as_user("bash", "-c", f'cd {inside} && PATH="$HOME/torch-env/bin:$PATH" {command}', timeout=120)
+    folder = slurm.folder / inside.removeprefix("/") / "outputs"
+
+    assert [row[2] for row in ROW.findall(printed)] == ["1", "4", "8"], printed
+    assert {"benchmark.json", "benchmark.png"} <= {path.name for path in folder.iterdir()}
+    if slurm.specification.slurm != "22.05":
+        return
+    sha256 = hashlib.sha256(BENCHMARK.read_bytes()).hexdigest()
+    if record:
+        versions = {"slurm": slurm.root["slurm"], "python": platform.python_version()}
+        versions |= {name: importlib.metadata.version(name) for name in ("torch", "lightning")}
+        date = datetime.now(UTC).date().isoformat()
+        lines = tuple(printed.splitlines())
+        write_recording(recording_path(BENCHMARK), Recording(command, "process", date, sha256, lines, 0, versions))
+    recording = read_recording(recording_path(BENCHMARK))
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    assert (recording.source_sha256, recording.command) == (sha256, command), again
+    assert ROW.findall("\n".join(recording.output)) == ROW.findall(printed), again
