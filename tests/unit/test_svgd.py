@@ -11,8 +11,6 @@ optax = pytest.importorskip("optax")
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-import scipy.integrate  # noqa: E402
-import scipy.stats  # noqa: E402
 
 from srunbook.checkpoint import CheckpointError, Checkpoints  # noqa: E402
 from srunbook.svgd import (  # noqa: E402
@@ -22,7 +20,6 @@ from srunbook.svgd import (  # noqa: E402
     SVGDError,
     SVGDResult,
     kernel_stein_discrepancy,
-    phase_type,
 )
 
 KEY = jax.random.key(0)
@@ -55,45 +52,6 @@ def test_too_many_dimensions():
     with pytest.warns(DimensionWarning, match=r"19 particles in 2 dimensions.*n_particles=20"):
         SVGD(normal, dim=2).run(KEY, 19, 1)
     SVGD(normal, dim=2).run(KEY, 20, 1)
-
-
-def test_erlang_posterior():
-    """The rate of Erlang times with a gamma prior has its conjugate posterior within 5 %."""
-    shape, rate, a, b = 3, 2.0, 2.0, 1.0
-    times = phase_type.erlang(shape, rate).sample(jax.random.key(1), (20,))
-    posterior = scipy.stats.gamma(a + 20 * shape, scale=1 / (b + float(times.sum())))
-
-    def log_prior(x):  # of the logarithm of the rate, hence a and not a - 1
-        return a * x[0] - b * jnp.exp(x[0])
-
-    def log_likelihood(x, times):
-        return phase_type.erlang(shape, jnp.exp(x[0])).log_prob(times).sum()
-
-    sampler = SVGD(log_prior, dim=1, data=times, log_likelihood=log_likelihood, optimizer=decaying(250))
-    start = 0.5 * np.random.default_rng(0).normal(size=(200, 1))
-    rates = np.exp(sampler.run(KEY, 200, 250, start).particles)
-
-    assert rates.mean() == pytest.approx(posterior.mean(), rel=0.05)
-    assert rates.std() == pytest.approx(posterior.std(), rel=0.05)
-
-
-def test_coalescent_posterior():
-    """The rate at which lineages join, from heights of genealogies, has its exact posterior within 5 %."""
-    heights = phase_type.coalescent_height(4, 1.5).sample(jax.random.key(2), (15,))
-
-    def log_posterior(x):
-        return phase_type.coalescent_height(4, jnp.exp(x[0])).log_prob(heights).sum() - 0.5 * x[0] ** 2
-
-    start = 0.3 * np.random.default_rng(0).normal(size=(200, 1))
-    found = SVGD(log_posterior, optimizer=decaying(250)).run(KEY, 200, 250, start).particles[:, 0]
-
-    grid = np.linspace(-2, 3, 400, dtype=np.float32)
-    logs = np.asarray(jax.vmap(log_posterior)(grid[:, None]), float)
-    weights = np.exp(logs - logs.max())
-    total, first, second = (scipy.integrate.simpson(weights * grid**power, x=grid) for power in range(3))
-    mean, deviation = first / total, math.sqrt(second / total - (first / total) ** 2)
-    assert found.mean() == pytest.approx(mean, abs=0.05 * deviation + 0.05 * abs(mean))
-    assert found.std() == pytest.approx(deviation, rel=0.05)
 
 
 def test_minibatches():
@@ -270,6 +228,9 @@ def test_slow_processes():
         ({"kernel": "imq"}, (), r"kernel='imq': it is 'rbf' or 'linear'"),
         ({"exchange": "ringg"}, (), r"exchange='ringg': it is 'all_gather' or 'ring'"),
         ({"dim": 0}, (), r"dim=0"),
+        ({"mesh": jax.devices()}, (), r"it is a mesh, as in jax\.make_mesh"),
+        ({"dim": 2.0}, (), r"dim=2\.0: it is a whole number, 1 or more, as in dim=2"),
+        ({"optimizer": 0.05}, (), r"optimizer=0\.05: it is one of optax, as in optimizer=optax\.adam\(0\.05\)"),
         ({"data": np.ones(3)}, (), r"only data= is given"),
         ({"log_likelihood": normal}, (), r"only log_likelihood= is given"),
         ({"data": (np.ones(3), np.ones(2)), "log_likelihood": normal}, (), r"\[2, 3\] rows"),
@@ -277,6 +238,15 @@ def test_slow_processes():
         ({}, (10, 5), r"initial= and dim= are both missing"),
         ({"dim": 2}, (0, 5), r"n_particles=0"),
         ({"dim": 2}, (10, -1), r"n_steps=-1"),
+        ({"dim": 2}, (10, 1e3), r"n_steps=1000\.0: it is a whole number, 0 or more, as in n_steps=1000"),
+        ({"dim": 2}, (10.0, 5), r"n_particles=10\.0: it is a whole number"),
+        ({}, (2, 5, [[1.0], [math.nan]]), r"1 of 2 particles are not finite, first number 1, at \[nan\]"),
+        ({}, (2, 5, np.ones((2, 0))), r"shape \(2, 0\)"),
+        ({}, (2, 5, np.ones((2, 1), complex)), r"type complex128; needed are numbers"),
+        ({"dim": 1, "bandwidth": lambda x: x}, (20, 5), r"bandwidth\(particles\) has the shape \(20, 1\); it is one"),
+        ({"data": np.ones((0, 2)), "log_likelihood": normal}, (), r"\[0\] rows; all have the same number, 1 or more"),
+        ({"data": [], "log_likelihood": normal}, (), r"\[\] rows"),
+        ({"data": 1.0, "log_likelihood": normal}, (), r"\[0\] rows"),
         ({"dim": 2}, (10, 5, np.ones((10, 3))), r"shape \(10, 3\); needed is \(10, 2\)"),
         ({}, (10, 5, np.ones(10)), r"shape \(10,\).*\(n, d\)"),
     ],
@@ -291,3 +261,67 @@ def test_density_that_is_no_number():
     """A log density of another shape than () is refused with an example."""
     with pytest.raises(ValueError, match=r"shape \(2,\); it is one number, as in"):
         SVGD(lambda x: -(x**2), dim=2).run(KEY, 20, 1)
+
+
+@pytest.mark.parametrize("key", [0, None, jax.random.split(KEY, 2)], ids=["number", "none", "two keys"])
+def test_what_is_no_key(key):
+    """What is not one key is refused with an example."""
+    with pytest.raises(ValueError, match=r"it is one random key, as in jax\.random\.key\(0\)"):
+        SVGD(normal, dim=1).run(key, 10, 1)
+
+
+def test_key_of_the_older_kind():
+    """A key of the older kind gives what the newer one gives."""
+    sampler = SVGD(normal, dim=1)
+
+    np.testing.assert_array_equal(
+        sampler.run(jax.random.PRNGKey(0), 10, 3).particles, sampler.run(KEY, 10, 3).particles
+    )
+
+
+def test_density_that_is_no_function():
+    """A density that is no function, and one that gives no number, are refused with an example."""
+    with pytest.raises(ValueError, match=r"log_density=0\.0: it is a function of one particle, as in lambda x"):
+        SVGD(0.0)
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, math.nan])
+def test_impossible_bandwidths(bandwidth):
+    """A function that gives an impossible bandwidth ends the run, with the step."""
+    with pytest.raises(SVGDError, match=rf"step 1: bandwidth\(particles\) is {bandwidth}; it is a squared length"):
+        SVGD(normal, dim=1, bandwidth=lambda x: bandwidth).run(KEY, 10, 3)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "int32", "float64"])
+def test_other_types(kind):
+    """Particles of other types start from the same places, in float32."""
+    start = np.arange(10.0)[:, None] / 4 - 1 if kind != "int32" else np.arange(10.0)[:, None]
+    sampler = SVGD(normal)
+    expected = sampler.run(KEY, 10, 5, start.astype("float32")).particles
+    found = sampler.run(KEY, 10, 5, start.astype(jnp.dtype(kind))).particles
+
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_data_that_are_not_finite():
+    """A missing value among the data ends the run at once."""
+    rows = np.array([1.0, math.nan, 2.0], "float32")
+    sampler = SVGD(normal, dim=1, data=rows, log_likelihood=lambda x, rows: -jnp.sum((rows - x[0]) ** 2))
+    with pytest.raises(SVGDError, match=r"step 1: the score of 10 of 10 particles is not finite"):
+        sampler.run(KEY, 10, 3)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 7, 8])
+def test_placement(n):
+    """Each particle lies on one device, and on the one that says so."""
+    sampler = SVGD(normal, dim=1)
+    placed = sampler._spread(np.arange(float(n), dtype="float32")[:, None], sampler._layout(n))
+    held = {f"{shard.device.platform}:{shard.device.id}": shard.data for shard in placed.addressable_shards}
+
+    holdings = sampler.placement(n)
+    assert sorted(number for holding in holdings for number in holding.particles) == list(range(n))
+    assert [holding.process_id for holding in holdings] == [0] * len(jax.devices())
+    for holding in holdings:
+        rows = np.asarray(held[holding.device])[: len(holding.particles), 0]
+        np.testing.assert_array_equal(rows, list(holding.particles))

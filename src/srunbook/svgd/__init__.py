@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from srunbook.svgd import phase_type
 from srunbook.svgd._ksd import kernel_stein_discrepancy
-from srunbook.svgd._result import DimensionWarning, Direction, ProcessTiming, SVGDError, SVGDResult
+from srunbook.svgd._result import DimensionWarning, Direction, Holding, ProcessTiming, SVGDError, SVGDResult
 from srunbook.svgd._sampler import SVGD
 
 __all__ = [
     "SVGD",
     "DimensionWarning",
     "Direction",
+    "Holding",
     "ProcessTiming",
     "SVGDError",
     "SVGDResult",

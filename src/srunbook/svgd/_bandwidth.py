@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from srunbook.svgd._kernel import AXIS, TILE_CPU, Layout, blocks, product, squared_norms
+from srunbook.svgd._kernel import AXIS, TILE_CPU, Layout, blocks, gather, product, squared_norms
 
 PAIRS = 8192
 """How many pairs stand for all: the median of their distances has a relative error of 0.5 % (root mean square)."""
@@ -39,20 +39,23 @@ def some_pairs(key: Array, n: int) -> np.ndarray[Any, Any]:
     return np.stack([first, second + (second >= first)], axis=1).astype(np.int32)
 
 
-def from_pairs(centred: Array, pairs: Array, layout: Layout) -> Array:
+def from_pairs(centred: Array, pairs: Array, layout: Layout, everyone: Array | None) -> Array:
     """The rule with the median distance of some pairs.
-
-    Only their particles travel: each device gives those that it has.
 
     Args:
         centred: Particles without their mean, shape (rows, d).
         pairs: Numbers of particles, shape (pairs, 2).
         layout: How the particles lie.
+        everyone: The centred particles of all devices; None where they travel around the ring. Then the particles of
+            the pairs are shared, of which each device gives those that it has.
     """
-    wanted = pairs.reshape(-1) - lax.axis_index(AXIS) * layout.rows
-    own = (wanted >= 0) & (wanted < layout.rows)
-    found = jnp.where(own[:, None], centred[jnp.clip(wanted, 0, layout.rows - 1)], 0)
-    points = lax.psum(found, AXIS).reshape(-1, 2, centred.shape[1])
+    if everyone is not None:
+        points = everyone[pairs]
+    else:
+        wanted = pairs.reshape(-1) - lax.axis_index(AXIS) * layout.rows
+        own = (wanted >= 0) & (wanted < layout.rows)
+        found = jnp.where(own[:, None], centred[jnp.clip(wanted, 0, layout.rows - 1)], 0)
+        points = lax.psum(found, AXIS).reshape(-1, 2, centred.shape[1])
     squares = jnp.sum((points[:, 0] - points[:, 1]) ** 2, axis=1)
     median = _median(
         lambda bound: jnp.sum(squares <= bound, dtype=jnp.uint32),
@@ -63,14 +66,16 @@ def from_pairs(centred: Array, pairs: Array, layout: Layout) -> Array:
     return rule(median, centred, layout)
 
 
-def exact(centred: Array, layout: Layout) -> Array:
+def exact(centred: Array, layout: Layout, everyone: Array | None) -> Array:
     """The rule with the median of all distances, without storing them: 31 times (float64: 63) they are counted.
 
     Args:
         centred: Particles without their mean, shape (rows, d).
         layout: How the particles lie.
+        everyone: The centred particles of all devices; None where they have to be gathered here.
     """
-    everyone = lax.all_gather(centred, AXIS, tiled=True)
+    if everyone is None:
+        everyone = gather(centred)
     numbers = jnp.arange(1, layout.padded + 1)
     own = lax.axis_index(AXIS) * layout.rows + jnp.arange(1, layout.rows + 1)
     height = max(1, TILE_CPU // layout.padded)

@@ -84,7 +84,7 @@ def centre(x: Array, layout: Layout) -> Array:
     return jnp.where(mask, x - mean, 0)
 
 
-def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout) -> Array:
+def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout, everyone: Array | None) -> Array:
     """The direction with the kernel exp(-|x - y|^2 / h).
 
     Args:
@@ -92,20 +92,30 @@ def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout) -> Ar
         scores: Gradients of the log density, shape (rows, d); zero where a row only fills up.
         h: The bandwidth, a squared length.
         layout: How the particles lie.
+        everyone: The centred particles of all devices, shape (padded, d); None where they travel around the ring.
 
     Returns:
         The direction, shape (rows, d).
     """
-    pull = scores - (2 / h) * centred
-    real = layout.mask()[:, None]
-    sources = jnp.concatenate([centred, jnp.where(real, pull, 0), real.astype(centred.dtype)], axis=1)
     one = jnp.ones_like(centred[:, :1])
     targets = jnp.concatenate([(2 / h) * centred, -squared_norms(centred) / h, one], axis=1)
-    if layout.ring:
-        sums = _around(targets, sources, h, layout)
+    if everyone is None:
+        sums = _around(targets, _sources(centred, scores, h, layout.mask()), h, layout)
     else:
-        sums = _tiles(targets, lax.all_gather(sources, AXIS, tiled=True), h, layout)
+        sums = _tiles(targets, _sources(everyone, gather(scores), h, jnp.arange(layout.padded) < layout.n), h, layout)
     return (sums[:, :-1] + (2 / h) * sums[:, -1:] * centred) / layout.n
+
+
+def gather(rows: Array) -> Array:
+    """The rows of all devices, in their order."""
+    everyone: Array = lax.all_gather(rows, AXIS, tiled=True)
+    return everyone
+
+
+def _sources(centred: Array, scores: Array, h: Array, real: Array) -> Array:
+    """Of each particle (c, s - 2 c / h, 1), shape (rows, 2 d + 1): what sets its weights, and what they weigh."""
+    pull = scores - (2 / h) * centred  # zero where a row only fills up
+    return jnp.concatenate([centred, pull, real[:, None].astype(centred.dtype)], axis=1)
 
 
 def linear_direction(x: Array, scores: Array, layout: Layout) -> Array:

@@ -38,6 +38,21 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """What one device holds.
+
+    Args:
+        process_id: Number of its process.
+        device: Its name, as `cpu:0`, which is the same for all processes.
+        particles: Numbers of its particles, as `range(0, 25)`.
+    """
+
+    process_id: int
+    device: str
+    particles: range
+
+
+@dataclass(frozen=True)
 class ProcessTiming:
     """How long one process takes for the scores of its particles.
 

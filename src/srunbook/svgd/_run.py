@@ -32,6 +32,7 @@ class Run:
         sampler: The settings.
         key: The random key.
         start: The particles to start from, shape (n, d).
+        n_steps: Number of steps in all.
         every: Steps between two reports.
         checkpoint: Directory of checkpoints, or None.
         stop: The stop signal, or None.
@@ -44,6 +45,7 @@ class Run:
         sampler: SVGD,
         key: Array,
         start: Floats,
+        n_steps: int,
         every: int,
         checkpoint: str | os.PathLike[str] | None,
         stop: StopSignal | None,
@@ -54,6 +56,7 @@ class Run:
         self.began = time.perf_counter()
         self.sampler = sampler
         self.key = key
+        self.n_steps = n_steps
         self.every = every if progress or checkpoint or stop or timing_log else None
         self.stop = stop
         self.progress = progress
@@ -66,9 +69,9 @@ class Run:
         if self.checkpoints:
             self._restore(self.checkpoints)
 
-    def go(self, n_steps: int) -> SVGDResult:
+    def go(self) -> SVGDResult:
         """Computes until there are so many steps, or a signal stops it."""
-        first, reports, stopped = self.step, 0, False
+        first, reports, stopped, n_steps = self.step, 0, False, self.n_steps
         traces: list[tuple[Floats, Floats]] = []
         pairs = self.sampler._pairs(self.key, self.layout.n)
         while self.step < n_steps and not stopped:
@@ -103,8 +106,14 @@ class Run:
         batch_key = jax.random.fold_in(self.key, 2)
         self.state, trace = program(self.state, np.int32(self.step), self.sampler._data, pairs, batch_key)
         bandwidths, phi_rms, wrong = (self.sampler._gathered(array) for array in trace)
-        if wrong.any() or not np.isfinite(phi_rms).all():
-            at = int(np.argmax((wrong > 0) | ~np.isfinite(phi_rms)))
+        impossible = (wrong > 0) | ~np.isfinite(phi_rms) | ~(bandwidths > 0)
+        if impossible.any():
+            at = int(np.argmax(impossible))
+            if not wrong[at] and callable(self.sampler.bandwidth) and not bandwidths[at] > 0:
+                raise SVGDError(
+                    f"step {self.step + at + 1}: bandwidth(particles) is {bandwidths[at]}; it is a squared length, "
+                    "larger than 0, as in lambda x: jnp.var(x)"
+                )
             what = f"the score of {int(wrong[at])} of {self.layout.n} particles" if wrong[at] else "the direction"
             raise SVGDError(
                 f"step {self.step + at + 1}: {what} is not finite. Is the log density finite wherever particles go, or "
@@ -175,19 +184,40 @@ class Run:
         self.state = self._place(restored.tensors["particles"], memory)
 
     def _check_same(self, start: Floats) -> None:
-        """Refuses to start where the processes were given different particles or keys: nothing else would notice."""
+        """Refuses a start where the processes were not given the same: they would hang, or end in nonsense."""
         if jax.process_count() == 1:
             return
         from jax.experimental import multihost_utils
 
-        given = hashlib.sha256(start.tobytes() + np.asarray(jax.random.key_data(self.key)).tobytes()).digest()
-        all_given = multihost_utils.process_allgather(np.frombuffer(given[:8], np.uint8))
-        different = [number for number, one in enumerate(all_given) if not np.array_equal(one, all_given[0])]
-        if different:
-            raise SVGDError(
-                f"process {', '.join(map(str, different))} starts from other particles, or with another key, than "
-                "process 0; make both from the same seed on all processes, as in jax.random.key(0)"
-            )
+        sampler = self.sampler
+        settings = (self.n_steps, self.every, sampler.kernel, sampler.exchange, sampler.target.batch_size)
+        bandwidth = None if callable(sampler.bandwidth) else sampler.bandwidth
+        given = {
+            PARTICLES: [start],
+            KEY: [np.asarray(jax.random.key_data(self.key))],
+            DATA: [leaf for leaf in jax.tree.leaves(sampler._data) if getattr(leaf, "is_fully_addressable", True)],
+            SETTINGS: [np.frombuffer(repr((*settings, bandwidth)).encode(), np.uint8)],
+        }
+        told = multihost_utils.process_allgather(np.stack([_digest(arrays) for arrays in given.values()]))
+        for number, what in enumerate(given):
+            different = [str(process) for process, one in enumerate(told[:, number]) if (one != told[0, number]).any()]
+            if different:
+                raise SVGDError(f"process {', '.join(different)} {what[0]} than process 0; {what[1]}")
+
+
+PARTICLES = ("starts from other particles", "make them from the same seed on all processes, as in jax.random.key(0)")
+KEY = ("has another key", "give the same on all processes, as in jax.random.key(0)")
+DATA = ("has other data", "each process reads all rows, in the same order; it is the particles that are spread")
+SETTINGS = ("has other settings", "n_steps, every, kernel, exchange, batch_size and bandwidth are the same on all")
+"""What the processes may differ in, and what mends it."""
+
+
+def _digest(arrays: list[Any]) -> np.ndarray[Any, Any]:
+    """Some bytes that differ where arrays do."""
+    digest = hashlib.sha256()
+    for array in map(np.asarray, arrays):
+        digest.update(f"{array.shape} {array.dtype} ".encode() + array.tobytes())
+    return np.frombuffer(digest.digest()[:8], np.uint8)
 
 
 def _checkpoints(directory: str | os.PathLike[str]) -> Checkpoints:

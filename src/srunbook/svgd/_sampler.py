@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
 import functools
+import operator
 import os
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from srunbook.checkpoint import StopSignal
 from srunbook.svgd import _bandwidth, _kernel
 from srunbook.svgd._kernel import AXIS, Layout
 from srunbook.svgd._ksd import kernel_stein_discrepancy
-from srunbook.svgd._result import DimensionWarning, Direction, Floats, SVGDResult
+from srunbook.svgd._result import DimensionWarning, Direction, Floats, Holding, SVGDResult
 from srunbook.svgd._target import Target
 
 Bandwidth = Literal["median", "exact_median"] | float | Callable[[Array], Array]
@@ -75,17 +76,31 @@ class SVGD:
             raise ValueError(f"bandwidth={bandwidth}: a squared length is larger than 0, as in bandwidth=1.0")
         _one_of("kernel", kernel, ("rbf", "linear"))
         _one_of("exchange", exchange, ("all_gather", "ring"))
-        if dim is not None and dim < 1:
-            raise ValueError(f"dim={dim}: particles have 1 dimension or more, as in dim=2")
+        if dim is not None:
+            dim = _whole("dim", dim, 1, "dim=2")
+        if not callable(log_density):
+            raise ValueError(
+                f"log_density={log_density!r}: it is a function of one particle, as in lambda x: -0.5 * jnp.sum(x**2)"
+            )
         if optimizer is None:
             optimizer = optax.adam(0.05)
+        if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
+            raise ValueError(f"optimizer={optimizer!r}: it is one of optax, as in optimizer=optax.adam(0.05)")
         self.target = Target.checked(log_density, log_likelihood, data, batch_size)
         self.dim = dim
         self.optimizer = optimizer
         self.bandwidth = bandwidth
         self.kernel = kernel
         self.exchange = exchange
+        if mesh is not None and not isinstance(mesh, Mesh):
+            raise ValueError(
+                f"mesh={mesh!r}: it is a mesh, as in jax.make_mesh((4,), ('x',)); without it all devices are taken"
+            )
         devices = np.array(jax.devices()) if mesh is None else mesh.devices.reshape(-1)
+        if jax.process_index() not in {device.process_index for device in devices}:
+            raise ValueError(
+                f"mesh has no device of process {jax.process_index()}; all processes take part, each with some device"
+            )
         self.mesh = Mesh(devices, (AXIS,), axis_types=(AxisType.Auto,))
         self._data = data
 
@@ -126,11 +141,10 @@ class SVGD:
         """
         from srunbook.svgd._run import Run
 
-        for name, value in (("n_particles", n_particles), ("every", every)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: it is 1 or more, as in {name}=100")
-        if n_steps < 0:
-            raise ValueError(f"n_steps={n_steps}: it is 0 or more, as in n_steps=1000")
+        n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
+        n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
+        every = _whole("every", every, 1, "every=100")
+        key = _one_key(key)
         start = self._start(key, n_particles, initial)
         n, d = start.shape
         if self.kernel == "rbf" and d > 1 and 10 * d > n:
@@ -141,7 +155,7 @@ class SVGD:
                 DimensionWarning,
                 stacklevel=2,
             )
-        return Run(self, key, start, every, checkpoint, stop, timing_log, progress=progress).go(n_steps)
+        return Run(self, key, start, n_steps, every, checkpoint, stop, timing_log, progress=progress).go()
 
     def direction(self, particles: Any, key: Array | None = None) -> Direction:
         """The direction in which particles would move now, with all data.
@@ -157,6 +171,20 @@ class SVGD:
         compute = jax.jit(self._direction(layout, whole))
         phi, h, _ = compute(self._spread(x, layout), self._data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
         return Direction(self._gathered(phi)[: layout.n], float(self._gathered(h)))
+
+    def placement(self, n_particles: int) -> tuple[Holding, ...]:
+        """Which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
+
+        Args:
+            n_particles: Number of particles.
+        """
+        layout = self._layout(_whole("n_particles", n_particles, 1, "n_particles=100"))
+        places = self._sharding(Spec(AXIS)).devices_indices_map((layout.padded,))
+        held: list[tuple[Any, slice]] = [(device, index[0]) for device, index in places.items()]
+        return tuple(
+            Holding(device.process_index, f"{device.platform}:{device.id}", range(*rows.indices(layout.n)))
+            for device, rows in held
+        )
 
     def scores(self, particles: Any) -> Floats:
         """Gradients of the log density at each particle, with all data, shape (n, d)."""
@@ -219,8 +247,9 @@ class SVGD:
                 phi, h = _kernel.linear_direction(x, scores, layout), jnp.ones((), x.dtype)
             else:
                 centred = _kernel.centre(x, layout)
-                h = self._h(x, centred, pairs, layout)
-                phi = _kernel.rbf_direction(centred, scores, h, layout)
+                everyone = None if layout.ring else _kernel.gather(centred)
+                h = self._h(x, centred, everyone, pairs, layout)
+                phi = _kernel.rbf_direction(centred, scores, h, layout, everyone)
             return jnp.where(mask, phi, 0), h, lax.psum(wrong, AXIS)
 
         return jax.shard_map(
@@ -231,18 +260,23 @@ class SVGD:
             check_vma=False,
         )
 
-    def _h(self, x: Array, centred: Array, pairs: Array, layout: Layout) -> Array:
+    def _h(self, x: Array, centred: Array, everyone: Array | None, pairs: Array, layout: Layout) -> Array:
         if self.bandwidth == "median":
-            return _bandwidth.from_pairs(centred, pairs, layout)
+            return _bandwidth.from_pairs(centred, pairs, layout, everyone)
         if self.bandwidth == "exact_median":
             if layout.n > _bandwidth.MOST_EXACT:
                 raise ValueError(
                     f"bandwidth='exact_median' counts the pairs of {_bandwidth.MOST_EXACT} particles at most, found "
                     f"{layout.n}; use bandwidth='median', whose error is 0.5 %"
                 )
-            return _bandwidth.exact(centred, layout)
+            return _bandwidth.exact(centred, layout, everyone)
         if callable(self.bandwidth):
-            return jnp.asarray(self.bandwidth(lax.all_gather(x, AXIS, tiled=True)[: layout.n]), x.dtype)
+            h: Array = jnp.asarray(self.bandwidth(lax.all_gather(x, AXIS, tiled=True)[: layout.n]), x.dtype)
+            if h.shape != ():
+                raise ValueError(
+                    f"bandwidth(particles) has the shape {h.shape}; it is one number, as in lambda x: jnp.var(x)"
+                )
+            return h
         return jnp.asarray(self.bandwidth, x.dtype)
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - compiled programs live as long as the sampler
@@ -274,11 +308,41 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> 
         raise ValueError(f"{name}={value!r}: it is {choices}, as in {name}={allowed[0]!r}")
 
 
+def _whole(name: str, value: Any, least: int, example: str) -> int:
+    """A whole number that is not too small."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ValueError(f"{name}={value!r}: it is a whole number, {least} or more, as in {example}")
+    return number
+
+
+def _one_key(key: Any) -> Array:
+    """A random key; the older kind, an array of numbers, is taken, too."""
+    if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+        return key
+    if isinstance(key, Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
+        wrapped: Array = jax.random.wrap_key_data(jnp.asarray(key))
+        return wrapped
+    raise ValueError(f"key={key!r}: it is one random key, as in jax.random.key(0)")
+
+
 def _real(particles: Any) -> Floats:
     """Particles as an array of JAX's own floating-point type."""
     x = np.asarray(particles)
-    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiu":
+    numbers = jnp.issubdtype(x.dtype, jnp.floating) or jnp.issubdtype(x.dtype, jnp.integer)
+    if x.ndim != 2 or 0 in x.shape or not numbers:
         raise ValueError(
             f"particles have the shape {x.shape} and the type {x.dtype}; needed are numbers of shape (n, d)"
         )
-    return x if x.dtype == np.float32 else x.astype(jnp.result_type(float))
+    if x.dtype != np.float32:
+        x = x.astype(jnp.result_type(float))
+    wrong = np.flatnonzero(~np.isfinite(x).all(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"{len(wrong)} of {len(x)} particles are not finite, first number {wrong[0]}, at {x[wrong[0]]}; "
+            "particles start from finite places"
+        )
+    return x
