@@ -1,0 +1,42 @@
+"""Which device of which process holds which particles.
+
+python device_map.py
+srunbook simulate --nodes 2 --gpus-per-node 3 -- python device_map.py
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import jax
+import jax.numpy as jnp
+from run_records import say, say_end, say_start
+
+from srunbook import initialize_distributed
+from srunbook.svgd import SVGD
+
+
+def log_density(x: jax.Array) -> jax.Array:
+    """Standard normal."""
+    return -0.5 * jnp.sum(x**2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Which device of which process holds which particles.")
+    parser.add_argument("--particles", type=int, default=21)
+    options = parser.parse_args()
+
+    with initialize_distributed() as info:
+        say_start(info)
+        sampler = SVGD(log_density, dim=2)
+        for holding in sampler.placement(options.particles):
+            if holding.process_id == info.process_id:  # each process speaks of its own
+                held = holding.particles
+                numbers = f"{held[0]} to {held[-1]}" if held else "none"
+                say(f"process {info.process_id}  {holding.device:9}  particles {numbers}")
+        result = sampler.run(jax.random.key(0), options.particles, 50)
+        say_end(info, result)
+
+
+if __name__ == "__main__":
+    main()

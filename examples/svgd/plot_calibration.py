@@ -1,0 +1,45 @@
+"""
+Is the posterior as wide as it should be?
+=========================================
+
+A benchmark program drew parameters from a prior and data for them, and found the posterior with 200 particles, again
+and again (simulation-based calibration, Talts and others 2018).
+The rank of the true value among the particles should be anything from 0 to 200 with the same probability.
+This page draws what ``bench/svgd_sbc.py`` kept; it measures nothing.
+"""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from srunbook.formats import read_measurement
+
+RESULTS = Path("..", "..", "bench", "results")
+BINS = 20
+calibration = read_measurement(RESULTS / "svgd_sbc.json")
+ranks = {one.name: np.array(one.samples["rank"]) for one in calibration.configurations}
+possible = calibration.parameters["particles"] + 1
+
+figure, places = plt.subplots(2, -(-len(ranks) // 2), figsize=(9, 5), layout="constrained", sharey=True)
+for axes, (name, found) in zip(places.flat, ranks.items(), strict=False):
+    expected = len(found) / BINS
+    axes.axhspan(expected - 2 * expected**0.5, expected + 2 * expected**0.5, color="lightgray")
+    axes.hist(found * BINS // possible, bins=np.arange(BINS + 1), color="#0b63a5")
+    axes.set_title(name, fontsize=10)
+    axes.set(xticks=[0, BINS], xticklabels=["0", str(possible - 1)])
+for axes in places.flat[len(ranks) :]:
+    axes.axis("off")
+
+# %%
+# The gray band is where 95 % of the bars of a flat histogram lie.
+# Bars that rise at both ends say that the particles lie too close together: the truth is outside of them too often.
+# The last panel is a control: draws of the exact posterior in the place of particles.
+
+for one in calibration.configurations:
+    inside, p = one.samples["coverage_90_percent"][0], one.samples["p_value"][0]
+    print(f"{one.name:28} {inside:5.1f} % of the truths in the middle 90 % of the particles; flat: p = {p:.2g}")
+
+assert len(ranks) > 3
+assert all(((found >= 0) & (found < possible)).all() for found in ranks.values())
+
