@@ -1,12 +1,20 @@
-"""How long a step of SVGD takes, beside the least time that its exponentials and products take on this machine.
+"""How long a step of SVGD takes, beside other packages and beside what its exponentials and products take alone.
 
-python bench/svgd_speed.py             # n = 256, 1024, 4096 and d = 2, 8, 64; writes bench/results/svgd_speed.json
+python bench/svgd_speed.py --peers FOLDER     # writes bench/results/svgd_speed.json and svgd_memory.json
+
+The other packages come from `pip install --no-deps --target FOLDER blackjax numpyro phasic`, with what they import.
+Each has 16 GiB and 120 s a step. Of what needs more, the row says so, and how that is known.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import queue
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +24,27 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # one device that uses all co
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
+from jax import lax
+from svgd_loop import Loop, normal, peak_mebibytes, timed
+from svgd_peers import ANSWER, MEMORY
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.formats import Configuration, Measurement, read_measurement, write_measurement
 from srunbook.svgd import SVGD
 
-RESULT = Path(__file__).parent / "results" / "svgd_speed.json"
-BLOCK = 1 << 20
-"""Elements of the kernel matrix in each of the floor's blocks: 4 MiB."""
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+PACKAGES = ("blackjax", "numpyro", "phasic")
+STEP_SECONDS = 120.0
+"""What a package may take for a step, and for compiling it."""
+
+ON_CPU = jax.default_backend() == "cpu"
+BLOCK = 1 << 20 if ON_CPU else 1 << 26
+"""Elements of the kernel matrix in each of the floor's blocks: 4 MiB on CPUs, where they stay in the caches."""
+
+MANY = (65536, 8)
+"""Particles and dimensions of the run whose memory is measured."""
 
 
 def standard_normal(x: Any) -> Any:
@@ -33,29 +52,167 @@ def standard_normal(x: Any) -> Any:
     return -0.5 * jnp.sum(x**2)
 
 
-def timed(call: Callable[[], Any], seconds: float) -> float:
-    """Milliseconds of one call, from as many as fit into some time, but one at least."""
-    count, start = 0, time.perf_counter()
-    while count == 0 or time.perf_counter() - start < seconds:
-        jax.block_until_ready(call())
-        count += 1
-    return 1e3 * (time.perf_counter() - start) / count
+def exponentials(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:  # noqa: ARG001 - as the products
+    """The exponentials of so many blocks: in a compiled loop, as a step has them."""
+    start = jnp.full((rows, n), 0.5)
+    call = jax.jit(lambda x: lax.fori_loop(0, blocks, lambda _, y: jnp.exp(-y), x))
+    return lambda: call(start)
 
 
-def peer(name: str, n: int, d: int) -> Callable[[], Any] | None:
-    """One step of another library with its own default bandwidth, compiled; None where it is not installed."""
-    start = jax.random.normal(jax.random.key(0), (n, d))
-    if name != "blackjax":
-        return None
-    try:
-        import blackjax
-    except ImportError:
-        return None
-    algorithm = blackjax.svgd(jax.grad(standard_normal), optax.adam(0.05))
-    step = jax.jit(algorithm.step)
-    state = algorithm.init(start)
-    jax.block_until_ready(step(state))
-    return lambda: step(state)
+def products_in(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
+    """The products that give the exponents."""
+    left, right = normal(rows, d + 2), normal(d + 2, n)
+
+    def once(_: int, carry: Any) -> Any:
+        changing, out = carry
+        changing = changing * (1 + 1e-30 * out[0, 0])  # so that the product cannot be taken out of the loop
+        return changing, jnp.matmul(changing, right, precision=lax.Precision.HIGHEST)
+
+    call = jax.jit(lambda x: lax.fori_loop(0, blocks, once, (x, jnp.zeros((rows, n))))[1])
+    return lambda: call(left)
+
+
+def products_out(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
+    """The products that sum with the kernel as weights."""
+    summed, kernel = normal(d + 1, rows), normal(rows, n)
+
+    def once(_: int, carry: Any) -> Any:
+        changing, out = carry
+        changing = changing * (1 + 1e-30 * out[0, 0])
+        return changing, out + jnp.matmul(changing, kernel, precision=lax.Precision.HIGHEST)
+
+    call = jax.jit(lambda x: lax.fori_loop(0, blocks, once, (x, jnp.zeros((d + 1, n))))[1])
+    return lambda: call(summed)
+
+
+PARTS = {"exp_ms": exponentials, "product_in_ms": products_in, "product_out_ms": products_out}
+"""What no step can do without; together they are its floor."""
+
+
+class Peer:
+    """A package in a process of its own.
+
+    Args:
+        package: Its name.
+        folder: Where it is installed.
+    """
+
+    def __init__(self, package: str, folder: Path) -> None:
+        self.package, self.folder = package, folder
+        self.version = "not installed"
+        self._process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
+        self._answers: queue.Queue[str] = queue.Queue()
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """The answer to a request, or None where it did not come in time; then the process is gone."""
+        if self._process is None:
+            self._start()
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            self.end()
+            return None
+        if not line:
+            self.end()
+            return {"error": f"the process ended with status {process.returncode}"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _start(self) -> None:
+        environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{self.folder}"}
+        command = [sys.executable, "-W", "ignore", str(HERE / "svgd_peers.py")]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+        self._process, self._answers = process, queue.Queue()
+        self._listener = threading.Thread(target=self._listen, args=(process, self._answers), daemon=True)
+        self._listener.start()
+
+    @staticmethod
+    def _listen(process: subprocess.Popen[str], answers: queue.Queue[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                if line.startswith(ANSWER):
+                    answers.put(line.removeprefix(ANSWER))
+        answers.put("")
+
+    def end(self) -> None:
+        """Ends the process."""
+        if self._process is None or self._listener is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+
+class Trial:
+    """One package with one number of particles and dimensions.
+
+    Args:
+        peer: The package.
+        case: The case.
+        earlier: Milliseconds of its steps with fewer particles, by their number.
+        late: Whether the time of the whole benchmark is over.
+    """
+
+    def __init__(self, peer: Peer, case: Case, earlier: dict[int, float], *, late: bool) -> None:
+        self.peer, self.case = peer, case
+        self.samples: list[float] = []
+        self.wanted = 0
+        self.limit = self._prepared(earlier, late=late)
+
+    def _prepared(self, earlier: dict[int, float], *, late: bool) -> str:
+        """Compiles; returns the limit that the package has hit, or nothing."""
+        n, d = self.case.n, self.case.d
+        if earlier:
+            fewer = max(earlier)
+            estimate = 1e-3 * earlier[fewer] * (n / fewer) ** 2  # a sort of all pairs grows a little faster
+            if estimate > STEP_SECONDS:
+                return f"120 s: {estimate:.0f} s or more, from n={fewer}"
+        if late:
+            return "not run: the time of the benchmark was over"
+        answer = self.peer.ask({"package": self.peer.package, "n": n, "d": d}, STEP_SECONDS)
+        if answer is None:
+            return "120 s: compiling"
+        if "error" in answer:
+            return _short(answer["error"])
+        self.peer.version = answer["version"]
+        if answer["needed_GiB"] * 2**30 > MEMORY:
+            return f"16 GiB: a step needs {answer['needed_GiB']:.3g}"
+        self.wanted = -1  # the first sample says how many there will be
+        return ""
+
+    def take(self, repeats: int) -> None:
+        """Takes a sample, if one is still wanted."""
+        if self.wanted == 0:
+            return
+        first = self.wanted < 0
+        answer = self.peer.ask({"seconds": 0 if first else self.case.seconds}, STEP_SECONDS)
+        if answer is None or "error" in answer:
+            self.limit, self.wanted = "120 s: stopped" if answer is None else _short(answer["error"]), 0
+            return
+        ms = round(answer["ms"], 4)
+        if first:
+            self.wanted = 0 if ms > 1e4 else 3 if ms > 1e3 else repeats
+            if self.wanted:
+                return  # it warmed up
+        else:
+            self.wanted -= 1
+        self.samples.append(ms)
+
+
+def _short(error: str) -> str:
+    if "RESOURCE_EXHAUSTED" in error or "MemoryError" in error or "Out of memory" in error:
+        return "16 GiB: refused"
+    return "not installed" if "No module named" in error else error[:60]
 
 
 class Case:
@@ -69,92 +226,160 @@ class Case:
 
     def __init__(self, n: int, d: int, seconds: float) -> None:
         self.n, self.d, self.seconds = n, d, seconds
-        self.steps = max(1, min(500, int(2e8 / (n * n * (d + 10)))))
-        self.start = np.asarray(jax.random.normal(jax.random.key(0), (n, d)))
-        self.samplers = {
-            name: SVGD(standard_normal, bandwidth=bandwidth, optimizer=optax.adam(0.05))
+        guess = n * n * (d + 10) * (4e-11 if ON_CPU else 1e-13)  # seconds of a step
+        self.steps = max(1, min(500, int(seconds / guess)))
+        self.loops = {
+            name: Loop(SVGD(standard_normal, bandwidth=bandwidth, optimizer=optax.adam(0.05)), normal(n, d), self.steps)
             for name, bandwidth in (("step_ms", "median"), ("step_fixed_ms", float(d)))
         }
         rows = max(1, min(n, BLOCK // n))
-        self.blocks = -(-n // rows)
-        left, right, summed = (
-            jax.random.normal(jax.random.key(key), shape)
-            for key, shape in enumerate([(rows, d + 2), (d + 2, n), (d + 1, rows)])
-        )
-        kernel = -jnp.abs(left @ right)
-        exponential, first, second = (jax.jit(call) for call in (jnp.exp, jnp.matmul, jnp.matmul))
-        self.parts: dict[str, Callable[[], Any]] = {
-            "exp_ms": lambda: exponential(kernel),
-            "product_in_ms": lambda: first(left, right),
-            "product_out_ms": lambda: second(summed, kernel),
-        }
-        self.blackjax = peer("blackjax", n, d)
-
-    def program(self, name: str) -> float:
-        """Milliseconds of a step within the compiled loop."""
-        sampler = self.samplers[name]
-        layout = sampler._layout(self.n)
-        pairs = sampler._pairs(jax.random.key(1), self.n)
-        program = sampler._program(layout, self.steps)
-
-        def run() -> Any:
-            x = sampler._spread(self.start, layout)
-            return program((x, sampler.optimizer.init(x)), np.int32(0), None, pairs, jax.random.key(2))
-
-        return timed(run, self.seconds) / self.steps
+        self.parts = {name: part(rows, n, d, -(-n // rows) * self.steps) for name, part in PARTS.items()}
 
     def sample(self) -> dict[str, float]:
-        """One sample of everything, one right after the other."""
-        found = {name: self.program(name) for name in self.samplers}
+        """One sample of our step and of its floor, one right after the other."""
+        found = {}
+        for name, loop in self.loops.items():
+            times: list[float] = []
+            while sum(times) * self.steps < self.seconds:
+                times.append(loop())
+            found[name] = 1e3 * sum(times) / len(times)
         for name, call in self.parts.items():
-            found[name] = self.blocks * timed(call, self.seconds / 4)
+            found[name] = 1e3 * timed(call, self.seconds / 3) / self.steps
         found["floor_ms"] = sum(found[name] for name in self.parts)
         found["times_floor"] = found["step_ms"] / found["floor_ms"]
-        if self.blackjax:
-            found["blackjax_ms"] = timed(self.blackjax, self.seconds)
-            found["times_faster_than_blackjax"] = found["blackjax_ms"] / found["step_ms"]
         return found
 
 
-def main() -> None:
-    """Takes the samples of all cases in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--particles", type=int, nargs="+", default=[256, 1024, 4096])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 8, 64])
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each sample (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+def measured(
+    case: Case, peers: list[Peer], earlier: dict[tuple[str, int], dict[int, float]], repeats: int, end: float
+) -> Configuration:
+    """One row: samples of ours, of the floor and of each package, in turn."""
+    trials = []
+    for peer in peers:
+        known = earlier.setdefault((peer.package, case.d), {})
+        trials.append(Trial(peer, case, known, late=time.monotonic() > end))
+    taken: dict[str, list[float]] = {}
+    for repeat in range(repeats + 1):
+        found = case.sample()
+        for quantity, value in found.items() if repeat else ():  # the first round warms up
+            taken.setdefault(quantity, []).append(round(value, 4))
+        for trial in trials:
+            trial.take(repeats)
+    for trial in trials:
+        name = trial.peer.package
+        if trial.samples:
+            ours = taken["step_ms"]
+            taken[f"{name}_ms"] = trial.samples
+            taken[f"times_faster_than_{name}"] = [
+                round(ms / own, 3) for ms, own in zip(trial.samples, ours, strict=False)
+            ]
+            earlier[name, case.d][case.n] = min(trial.samples)
+    limits = {trial.peer.package: trial.limit or "measured" for trial in trials}
+    return Configuration(f"n={case.n}, d={case.d}", {"n": case.n, "d": case.d, "steps": case.steps, **limits}, taken)
 
-    cases = [Case(n, d, options.seconds) for n in options.particles for d in options.dimensions]
-    samples: list[dict[str, list[float]]] = [{} for _ in cases]
-    for repeat in range(options.repeats + 1):
-        for case, taken in zip(cases, samples, strict=True):
-            for quantity, value in case.sample().items():
-                if repeat:  # the first round compiles
-                    taken.setdefault(quantity, []).append(round(value, 4))
-    configurations = [
-        Configuration(f"n={case.n}, d={case.d}", {"n": case.n, "d": case.d, "steps": case.steps}, taken)
-        for case, taken in zip(cases, samples, strict=True)
-    ]
-    for configuration in configurations:
-        figures = (f"{quantity} {configuration.median(quantity):.4g}" for quantity in configuration.samples)
-        print(f"{configuration.name:14}  {'  '.join(figures)}")
+
+def memory(n: int, d: int) -> dict[str, float]:
+    """Peak memory and time of a run, in this process, which has done nothing else."""
+    before = peak_mebibytes()
+    result = SVGD(standard_normal, dim=d, optimizer=optax.adam(0.05)).run(jax.random.key(0), n, 2)
+    peak = peak_mebibytes()
+    assert result.steps == 2
+    return {"peak_MiB": round(peak, 1), "imports_MiB": round(before, 1), "run_s": round(result.seconds, 3)}
+
+
+def memories(repeats: int, n: int, d: int) -> Configuration:
+    """The same, each time in a process of its own."""
+    samples: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        command = [sys.executable, __file__, "--memory", str(n), str(d)]
+        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for quantity, value in found.items():
+            samples.setdefault(quantity, []).append(value)
+    return Configuration(f"n={n}, d={d}", {"n": n, "d": d, "steps": 2}, samples)
+
+
+def say(configuration: Configuration) -> None:
+    """Prints the medians of a row."""
+    figures = [f"{quantity} {configuration.median(quantity):.4g}" for quantity in configuration.samples]
+    others = [f"{name}: {configuration.parameters[name]}" for name in PACKAGES if name in configuration.parameters]
+    print(f"{configuration.name:14}  {'  '.join(figures)}  ({'; '.join(others)})", flush=True)
+
+
+def main() -> None:
+    """Measures row by row, from few particles to many."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--particles", type=int, nargs="+", default=[256, 1024, 4096, 16384])
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 8, 64])
+    parser.add_argument("--peers", type=Path, help="where the other packages are installed; without it there are none")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each sample (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=9.0, help="after which no package is begun (%(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULTS / "svgd_speed.json")
+    parser.add_argument("--add", action="store_true", help="keep the other rows of the output")
+    parser.add_argument("--memory", type=int, nargs=2, metavar=("N", "D"), help="only print the memory of one run")
+    options = parser.parse_args()
+    if options.memory:
+        print(json.dumps(memory(*options.memory)))
+        return
+
+    end = time.monotonic() + 60 * options.minutes
+    load = round(os.getloadavg()[0], 2)
+    peers = [Peer(package, options.peers.resolve()) for package in PACKAGES] if options.peers else []
+    wanted = {(n, d) for n in options.particles for d in options.dimensions}
+    kept = read_measurement(options.output).configurations if options.add else []
+    kept = [row for row in kept if (row.parameters["n"], row.parameters["d"]) not in wanted]
+    earlier: dict[tuple[str, int], dict[int, float]] = {}
+    for row in kept:
+        for package in PACKAGES:
+            if times := row.samples.get(f"{package}_ms"):
+                earlier.setdefault((package, row.parameters["d"]), {})[row.parameters["n"]] = min(times)
+    configurations = []
+    try:
+        for n in sorted(options.particles):
+            for d in options.dimensions:
+                configurations.append(measured(Case(n, d, options.seconds), peers, earlier, options.repeats, end))
+                say(configurations[-1])
+    finally:
+        for peer in peers:
+            peer.end()
+    device = jax.devices()[0]
+    shared = {
+        "type": "float32",
+        "devices": jax.device_count(),
+        "load_before": load,
+    }
+    floor = "exp of n x n numbers, and the products (n, d+2) (d+2, n) and (d+1, n) (n, n)"
+    floor += f", in compiled loops over blocks of {BLOCK >> 18} MiB"
+    versions = {"srunbook": srunbook.__version__, "jax": jax.__version__}
+    machine = {} if ON_CPU else {"device": device.device_kind}
+    configurations = sorted(kept + configurations, key=lambda row: (row.parameters["n"], row.parameters["d"]))
     measurement = Measurement.taken_now(
-        "python bench/svgd_speed.py",
+        "python bench/svgd_speed.py --peers FOLDER" if peers else "python bench/svgd_speed.py",
         configurations,
-        versions={"srunbook": srunbook.__version__, "jax": jax.__version__},
+        versions=versions | {peer.package: peer.version for peer in peers},
         parameters={
+            **shared,
             "repeats": options.repeats,
             "warm_up": 1,
-            "order": "in turn",
-            "type": "float32",
-            "devices": jax.device_count(),
-            "floor": "exp of n x n numbers and the products (n, d+2) (d+2, n) and (d+1, n) (n, n), in blocks of 4 MiB",
-            "load_before": round(os.getloadavg()[0], 2),
+            "order": "in turn within each row",
+            "floor": floor,
+            "limits": "16 GiB and 120 s a step for each package; 3 samples where a step takes a second, 1 where ten",
         },
+        machine=machine,
     )
     write_measurement(options.output, measurement)
+    if ON_CPU and not options.add:
+        many = memories(3, *MANY)
+        say(many)
+        write_measurement(
+            options.output.with_name(options.output.name.replace("speed", "memory")),
+            Measurement.taken_now(
+                "python bench/svgd_speed.py",
+                [many],
+                versions=versions,
+                parameters={**shared, "repeats": 3, "processes": "a new one for each repeat"},
+            ),
+        )
 
 
 if __name__ == "__main__":

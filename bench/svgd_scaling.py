@@ -1,0 +1,273 @@
+"""How SVGD with a costly score scales on nodes of equal CPU quota, beside what a model said before.
+
+sudo python bench/svgd_scaling.py      # writes bench/results/svgd_scaling.json and svgd_scaling_fit.json
+
+Needs root and a quiet machine, for it boots clusters with `srunbook cluster`. On each of them the constants of the
+model are fitted first, from jobs that measure the parts of a step. Then come the predictions, and whether they are to
+be trusted, and only then the steps that were predicted. A repeat is a job step of its own: new processes, a new start
+of JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import srunbook
+from srunbook import cluster
+from srunbook.cluster import State
+from srunbook.formats import Configuration, Measurement, write_measurement
+
+RESULT = Path(__file__).resolve().parent / "results" / "svgd_scaling.json"
+D, WIDTH = 8, 4
+"""Dimension of the particles, and bytes of a number."""
+
+ROWS = 20
+"""Genealogies in the data."""
+
+PERIOD = 0.1
+"""Seconds of the period in which Linux deals out a quota: what is left of it then waits for the next one."""
+
+MOST_STALL = 0.05
+"""Share of a predicted step that one such wait may have."""
+
+FITTED_SCORES, FITTED_KERNELS = (512, 1024), (3072, 6144)
+"""Numbers of particles from which scores and kernel are fitted."""
+
+MOST_CPUS = 0.95
+"""Share of the machine's CPUs that the nodes may have together."""
+
+STRONG, SHORT = 4096, 256
+WEAK = 2560
+"""Particles in all, and for each node."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cluster, and what is measured on it.
+
+    Args:
+        link: Rate of each node's link.
+        nodes: Number of nodes.
+        quota: Share of a CPU that each of them has.
+        counts: Numbers of nodes to measure with.
+        repeats: How often.
+    """
+
+    link: str
+    nodes: int
+    quota: float
+    counts: tuple[int, ...]
+    repeats: int
+
+
+SETTINGS = (
+    Setting("100mbit", 2, 0.9, (1, 2), 7),
+    Setting("10mbit", 2, 0.9, (2,), 3),
+    Setting("100mbit", 4, 0.45, (1, 2, 4), 3),
+)
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Of T = m C_score + m n c_k + alpha log2 P + beta V, for n particles on P nodes and m = n / P.
+
+    Args:
+        score_s: C_score, seconds for the score of one particle.
+        pair_s: c_k, seconds for one pair of particles.
+        alpha_s: Seconds for the messages of a step, whatever their size.
+        beta_s: Seconds for a byte that a node receives; V = (1 - 1/P) n 2 d w bytes.
+    """
+
+    score_s: float
+    pair_s: float
+    alpha_s: float
+    beta_s: float
+
+    def step(self, n: int, nodes: int) -> float:
+        """Seconds of a step."""
+        m = n / nodes
+        volume = (1 - 1 / nodes) * n * 2 * D * WIDTH
+        return m * self.score_s + m * n * self.pair_s + self.alpha_s * math.log2(nodes) + self.beta_s * volume
+
+
+def doubts(setting: Setting, nodes: int, n: int, predicted: float) -> str:
+    """What speaks against a prediction, from what is known before the run; "yes", trust it, where nothing does."""
+    cpus = len(os.sched_getaffinity(0))
+    found = []
+    if nodes * setting.quota > MOST_CPUS * cpus:
+        found.append(f"{nodes} x {setting.quota} CPUs of {cpus}")
+    if n / nodes < min(FITTED_SCORES):
+        found.append(f"{n // nodes} particles on a node, and {min(FITTED_SCORES)} are the fewest of the fit")
+    stall = (1 - setting.quota) * PERIOD
+    if nodes > 1 and stall > MOST_STALL * predicted:
+        found.append(f"a node may stand still for {1e3 * stall:.0f} ms of a step of {1e3 * predicted:.0f} ms")
+    return "no: " + " and ".join(found) if found else "yes"
+
+
+def job(state: State, nodes: int, *options: str) -> list[dict[str, float]]:
+    """One job: what each rank measured."""
+    names = ",".join(f"node{n}" for n in range(1, nodes + 1))
+    step = ["srun", f"--nodes={nodes}", "-w", names, "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
+    program = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/svgd_step.py", *options]
+    cache = ["JAX_COMPILATION_CACHE_DIR=/home/alice/compiled", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"]
+    begin = time.monotonic()
+    result = cluster.capture(state, [*step, "--export=ALL," + ",".join(cache), *program], timeout=300)
+    ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
+    if result.returncode != 0 or len(ranks) != nodes:
+        raise SystemExit(f"{' '.join(program)}: status {result.returncode}\n{result.stdout}{result.stderr}")
+    print(f"  a job on {nodes} nodes took {time.monotonic() - begin:.1f} s", flush=True)
+    return [rank["samples"] for rank in ranks]
+
+
+def slowest(ranks: list[dict[str, float]]) -> dict[str, float]:
+    """The largest sample of all ranks, for each quantity."""
+    return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
+
+
+def fit(state: State, rounds: int) -> tuple[Constants, dict[str, list[float]]]:
+    """The constants, from jobs that measure the parts of a step; and the samples."""
+    alone = ["--parts", f"--rows={ROWS}", "--score-particles", *map(str, FITTED_SCORES)]
+    alone += ["--kernel-particles", *map(str, FITTED_KERNELS)]
+    sizes = [65536, 262144, 524288]
+    between = ["--parts", f"--rows={ROWS}", "--sizes", *map(str, sizes)]
+    samples: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for found in (slowest(job(state, 1, *alone)), slowest(job(state, 2, *between))):
+            for name, value in found.items():
+                samples.setdefault(name, []).append(round(value, 7))
+    medians = {name: statistics.median(values) for name, values in samples.items()}
+
+    def through_origin(pairs: list[tuple[float, float]]) -> float:
+        return sum(x * y for x, y in pairs) / sum(x * x for x, _ in pairs)
+
+    received = [size / 2 for size in sizes]
+    beta, _ = np.polyfit(received, [medians[f"gather {size}"] for size in sizes], 1)
+    constants = Constants(
+        score_s=through_origin([(n, medians[f"score {n}"]) for n in FITTED_SCORES]),
+        pair_s=through_origin([(n * n, medians[f"kernel {n}"]) for n in FITTED_KERNELS]),
+        alpha_s=medians["few"],
+        beta_s=float(beta),
+    )
+    return constants, samples
+
+
+def fitted(setting: Setting, constants: Constants, samples: dict[str, list[float]]) -> Configuration:
+    """What was fitted on a cluster, also in units for people."""
+    parameters = {"link": setting.link, "cluster_nodes": setting.nodes, "quota": setting.quota}
+    people = {
+        "score_us": [round(1e6 * constants.score_s, 3)],
+        "pair_us": [round(1e6 * constants.pair_s, 7)],
+        "messages_ms": [round(1e3 * constants.alpha_s, 4)],
+        "link_MBps": [round(1e-6 / constants.beta_s, 4)],
+    }
+    exact = {name: float(f"{value:.6g}") for name, value in asdict(constants).items()}
+    raw = {f"{name}_s": values for name, values in samples.items()}
+    return Configuration(f"{setting.link}, {setting.quota} CPUs", {**parameters, **exact}, {**people, **raw})
+
+
+def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, list[Configuration]]:
+    """Fits, predicts and measures on one cluster."""
+    name = f"bench-{setting.link}"
+    cluster.down(name)
+    wanted = cluster.Specification(
+        name=name, slurm=slurm, nodes=setting.nodes, cpu_quota=setting.quota, link=setting.link
+    )
+    state = cluster.up(wanted, say=print)
+    try:
+        constants, samples = fit(state, fits)
+        made = fitted(setting, constants, samples)
+        series = made.name
+        print(series, json.dumps(made.parameters), flush=True)
+        found = []
+        cases = [
+            (kind, nodes, n * nodes if kind == "weak" else n)
+            for nodes in setting.counts
+            for kind, n in (("strong", STRONG), ("weak", WEAK), ("short", SHORT))
+        ]
+        predicted = {case: constants.step(case[2], case[1]) for case in cases}
+        trusted = {case: doubts(setting, case[1], case[2], predicted[case]) for case in cases}
+        taken: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
+        for repeat in range(setting.repeats):
+            for nodes in setting.counts:
+                here = [case for case in cases if case[1] == nodes]
+                ranks = job(state, nodes, f"--rows={ROWS}", "--particles", *(str(case[2]) for case in here))
+                for case in here:
+                    taken[case].append(round(slowest(ranks)[str(case[2])], 6))
+            print(f"{series}: repeat {repeat + 1} of {setting.repeats}", flush=True)
+        for case in cases:
+            kind, nodes, n = case
+            seconds = taken[case]
+            off = [round(100 * (predicted[case] / one - 1), 2) for one in seconds]
+            parameters: dict[str, Any] = {
+                "kind": kind,
+                "link": setting.link,
+                "cluster_nodes": setting.nodes,
+                "quota": setting.quota,
+                "nodes": nodes,
+                "n": n,
+                "trusted": trusted[case],
+            }
+            quantities = {"step_s": seconds, "predicted_s": [round(predicted[case], 6)], "off_percent": off}
+            found.append(Configuration(f"{kind}, {series}, {nodes} nodes", parameters, quantities))
+            print(
+                f"{found[-1].name:36} step {statistics.median(seconds):.4f} s, predicted {predicted[case]:.4f} s, "
+                f"off {statistics.median(off):+.1f}%, trusted: {trusted[case]}",
+                flush=True,
+            )
+        return made, found
+    finally:
+        cluster.down(name)
+
+
+def main() -> None:
+    """Measures all settings, and writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, help="in place of those of each setting")
+    parser.add_argument("--fits", type=int, default=2, help="pairs of jobs from which the constants are fitted")
+    parser.add_argument("--settings", type=int, nargs="+", default=list(range(len(SETTINGS))))
+    parser.add_argument("--slurm", default="22.05")
+    parser.add_argument("--output", type=Path, default=RESULT)
+    options = parser.parse_args()
+    load = round(os.getloadavg()[0], 2)
+    fits, configurations = [], []
+    for number in options.settings:
+        chosen = SETTINGS[number]
+        made, found = measure(replace(chosen, repeats=options.repeats or chosen.repeats), options.slurm, options.fits)
+        fits.append(made)
+        configurations += found
+    for path, rows in (
+        (options.output, configurations),
+        (options.output.with_stem(f"{options.output.stem}_fit"), fits),
+    ):
+        measurement = Measurement.taken_now(
+            "python bench/svgd_scaling.py",
+            rows,
+            versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "slurm": options.slurm},
+            parameters={
+                "model": "coalescent heights",
+                "genealogies": ROWS,
+                "d": D,
+                "threads": 1,
+                "order": "in turn",
+                "across_ranks": "maximum",
+                "cpu_quota": "of each node",
+                "load_before": load,
+            },
+        )
+        write_measurement(path, measurement)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""SVGD on one real GPU: a step beside what its exponentials and products take there.
+
+Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
+`--record` keeps the samples in bench/results/svgd_gpu.json.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srunbook.formats import read_measurement
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "bench" / "results" / "svgd_gpu.json"
+MOST = 3.0
+"""How many times its floor a step may take."""
+
+
+def environment() -> dict[str, str]:
+    """The environment without what would hide a GPU from JAX."""
+    return {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+
+
+def jax_sees_a_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU and this Python a JAX that can use it, and optax."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    code = "import jax, optax; raise SystemExit(jax.default_backend() != 'gpu')"
+    found = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, check=False)
+    return found.returncode == 0
+
+
+pytestmark = pytest.mark.skipif(not jax_sees_a_gpu(), reason="needs an NVIDIA GPU, a JAX with CUDA, and optax")
+
+
+@pytest.mark.timeout(300)
+def test_a_step_is_near_its_floor(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """A step of 16384 particles in 16 dimensions takes at most three times what its parts take by themselves."""
+    path = RESULT if pytestconfig.getoption("--record") else tmp_path / "svgd_gpu.json"
+    command = [sys.executable, ROOT / "bench" / "svgd_speed.py", "--particles=16384", "--dimensions=16"]
+    subprocess.run([*command, f"--output={path}"], env=environment(), check=True)
+    measurement = read_measurement(path)
+
+    assert "device" in measurement.machine
+    assert measurement.configurations[0].median("times_floor") <= MOST
