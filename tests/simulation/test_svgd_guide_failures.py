@@ -16,6 +16,7 @@ import pytest
 from srunbook.formats import Mask, compare, read_recording, recording_path
 
 pytest.importorskip("optax")
+pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
