@@ -29,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "svgd"
 SCRIPTS = ROOT / "slurm" / "svgd"
 PAGES = ROOT / "docs" / "guides" / "svgd"
-RECORDS = EXAMPLES / "run_records.py"
 
 MASKS = (
     Mask(r'"pid": \d+', '"pid": <pid>', "the kernel numbers processes as they come"),
@@ -40,7 +39,6 @@ MASKS = (
     Mask(r"(rate|mutation) \S+ \+- \S+", r"\1 <n> +- <n>", "processors round in different ways"),
     Mask(r"(fast_math=true .* is) \S+", r"\1 <n>", "it depends on what the processor adds at once"),
     Mask(r" +\d+\.\d+ (s|ms)\b", r" <t> \1", "how long something took"),
-    Mask(r"^(\[\d\]) \S+: .*", r"\1 <host> <interface> <rate>", "another machine, another network"),
 )
 
 
