@@ -27,7 +27,7 @@ import numpy as np
 import srunbook
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.formats import Configuration, Measurement, read_measurement, write_measurement
 
 RESULT = Path(__file__).resolve().parent / "results" / "svgd_scaling.json"
 D, WIDTH = 8, 4
@@ -39,8 +39,11 @@ ROWS = 20
 PERIOD = 0.1
 """Seconds of the period in which Linux deals out a quota: what is left of it then waits for the next one."""
 
+BURST = 128 * 1024
+"""Bytes that the limiter of a cluster's links lets pass at once, after a pause: then they cost less than was fitted."""
+
 MOST_STALL = 0.05
-"""Share of a predicted step that one such wait may have."""
+"""Share of a predicted step that one such wait, or one such burst, may have."""
 
 FITTED_SCORES, FITTED_KERNELS = (512, 1024), (3072, 6144)
 """Numbers of particles from which scores and kernel are fitted."""
@@ -98,13 +101,18 @@ class Constants:
     def step(self, n: int, nodes: int) -> float:
         """Seconds of a step."""
         m = n / nodes
-        volume = (1 - 1 / nodes) * n * 2 * D * WIDTH
-        return m * self.score_s + m * n * self.pair_s + self.alpha_s * math.log2(nodes) + self.beta_s * volume
+        pairs, messages = m * n * self.pair_s, self.alpha_s * math.log2(nodes)
+        return m * self.score_s + pairs + messages + self.beta_s * received(n, nodes)
 
 
-def doubts(setting: Setting, nodes: int, n: int, predicted: float) -> str:
+def received(n: int, nodes: int) -> float:
+    """Bytes that a node receives in a step."""
+    return (1 - 1 / nodes) * n * 2 * D * WIDTH
+
+
+def doubts(setting: Setting, constants: Constants, nodes: int, n: int) -> str:
     """What speaks against a prediction, from what is known before the run; "yes", trust it, where nothing does."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus, predicted = len(os.sched_getaffinity(0)), constants.step(n, nodes)
     found = []
     if nodes * setting.quota > MOST_CPUS * cpus:
         found.append(f"{nodes} x {setting.quota} CPUs of {cpus}")
@@ -113,6 +121,9 @@ def doubts(setting: Setting, nodes: int, n: int, predicted: float) -> str:
     stall = (1 - setting.quota) * PERIOD
     if nodes > 1 and stall > MOST_STALL * predicted:
         found.append(f"a node may stand still for {1e3 * stall:.0f} ms of a step of {1e3 * predicted:.0f} ms")
+    at_once = constants.beta_s * min(received(n, nodes), BURST)
+    if at_once > MOST_STALL * predicted:
+        found.append(f"{1e3 * at_once:.0f} ms of bytes, of {1e3 * predicted:.0f} ms, may pass at once")
     return "no: " + " and ".join(found) if found else "yes"
 
 
@@ -197,7 +208,7 @@ def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, lis
             for kind, n in (("strong", STRONG), ("weak", WEAK), ("short", SHORT))
         ]
         predicted = {case: constants.step(case[2], case[1]) for case in cases}
-        trusted = {case: doubts(setting, case[1], case[2], predicted[case]) for case in cases}
+        trusted = {case: doubts(setting, constants, case[1], case[2]) for case in cases}
         taken: dict[tuple[str, int, int], list[float]] = {case: [] for case in cases}
         for repeat in range(setting.repeats):
             for nodes in setting.counts:
@@ -231,12 +242,18 @@ def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, lis
         cluster.down(name)
 
 
+def place(row: Configuration) -> tuple[Any, ...]:
+    """The cluster that a row was measured on."""
+    return tuple(row.parameters[name] for name in ("link", "cluster_nodes", "quota"))
+
+
 def main() -> None:
-    """Measures all settings, and writes the file."""
+    """Measures all settings, and writes the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, help="in place of those of each setting")
     parser.add_argument("--fits", type=int, default=2, help="pairs of jobs from which the constants are fitted")
     parser.add_argument("--settings", type=int, nargs="+", default=list(range(len(SETTINGS))))
+    parser.add_argument("--add", action="store_true", help="keep what the output has of other settings")
     parser.add_argument("--slurm", default="22.05")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
@@ -247,10 +264,13 @@ def main() -> None:
         made, found = measure(replace(chosen, repeats=options.repeats or chosen.repeats), options.slurm, options.fits)
         fits.append(made)
         configurations += found
+    new = {place(row) for row in fits}
     for path, rows in (
         (options.output, configurations),
         (options.output.with_stem(f"{options.output.stem}_fit"), fits),
     ):
+        kept = read_measurement(path).configurations if options.add else []
+        rows = [row for row in kept if place(row) not in new] + rows
         measurement = Measurement.taken_now(
             "python bench/svgd_scaling.py",
             rows,

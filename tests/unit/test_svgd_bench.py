@@ -32,16 +32,20 @@ def test_prediction_of_a_step(bench):
 
 
 def test_what_speaks_against_a_prediction(bench, monkeypatch):
-    """A prediction is doubted where CPUs are short, particles few, or where a wait for a quota is much of the step."""
+    """A prediction is doubted where CPUs are short, particles few, or a wait or a burst is much of the step."""
     scaling = bench("svgd_scaling")
     monkeypatch.setattr(scaling.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     setting = scaling.Setting("100mbit", 4, 0.45, (1, 2, 4), 1)
 
-    assert scaling.doubts(setting, 4, 4096, 2.0) == "yes"
-    assert scaling.doubts(setting, 5, 4096, 2.0) == "no: 5 x 0.45 CPUs of 2"
-    assert scaling.doubts(setting, 2, 4096, 0.5) == "no: a node may stand still for 55 ms of a step of 500 ms"
-    assert scaling.doubts(setting, 1, 4096, 0.5) == "yes"
-    assert scaling.doubts(setting, 2, 512, 2.0) == "no: 256 particles on a node, and 512 are the fewest of the fit"
+    def doubts(nodes, n, seconds, beta=0.0):
+        return scaling.doubts(setting, scaling.Constants(seconds * nodes / n, 0.0, 0.0, beta), nodes, n)
+
+    assert doubts(4, 4096, 2.0) == "yes"
+    assert doubts(5, 4096, 2.0) == "no: 5 x 0.45 CPUs of 2"
+    assert doubts(2, 4096, 0.5) == "no: a node may stand still for 55 ms of a step of 500 ms"
+    assert doubts(1, 4096, 0.5) == "yes"
+    assert doubts(2, 512, 2.0) == "no: 256 particles on a node, and 512 are the fewest of the fit"
+    assert doubts(2, 4096, 1.9, 8e-7) == "no: 105 ms of bytes, of 2005 ms, may pass at once"
 
 
 class Answering:
