@@ -193,7 +193,8 @@ def test_stop_and_resume(tmp_path: Path, program: Any) -> None:
 def test_options_of_the_full_example(tmp_path: Path) -> None:
     """Exchange and timing log are passed on: three processes, none of them slow, and records of all."""
     log = tmp_path / "timing.jsonl"
-    result = full_example("--steps=10", "--exchange=ring", f"--timing-log={log}", nodes=3)
+    saved = f"--checkpoint-dir={tmp_path / 'saved'}"
+    result = full_example("--steps=10", "--exchange=ring", f"--timing-log={log}", saved, nodes=3)
     starts, ends = records(result)
 
     assert result.returncode == 0, result.failure
