@@ -105,6 +105,11 @@ def sample(processes: int, devices: int) -> dict[str, float]:
     return {"start_s": start, **found}
 
 
+def outcome(result: simulate.Result) -> str:
+    """How a run ended, in words."""
+    return "hangs" if result.timed_out else "runs" if result.returncode == 0 else "ends with an error"
+
+
 def main() -> None:
     """Takes the samples of all layouts in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -124,7 +129,7 @@ def main() -> None:
         for layout in layouts:
             for quantity, value in sample(*layout).items():
                 samples[layout].setdefault(quantity, []).append(round(value, 4))
-    few = {layout: "runs" if run(*layout, FILES).returncode == 0 else "ends with an error" for layout in layouts}
+    few = {layout: outcome(run(*layout, FILES)) for layout in layouts}
     configurations = [
         Configuration(
             f"{processes} x {devices}",
