@@ -44,10 +44,12 @@ def drivers(root: Path) -> list[Path]:
 def uses(driver: Path) -> list[Path]:
     """Files that an example uses: those of its folder whose name, or path from `examples/`, its text contains.
 
-    A file it uses may itself name others; they count as well.
+    A file it uses may itself name others; they count as well. So do the measurements whose name it contains.
     """
     examples = driver.parent.parent
+    results = examples.parent / "bench" / "results"
     candidates = {path: (path.name, path.relative_to(examples).as_posix()) for path in files(examples)}
+    candidates |= {path: (path.name, f"results/{path.name}") for path in sorted(results.glob("*.json"))}
     found: set[Path] = set()
     waiting = [driver]
     while waiting:
@@ -56,7 +58,8 @@ def uses(driver: Path) -> list[Path]:
         for path, (name, full) in candidates.items():
             if path in found or path == driver or path.name.startswith("plot_") or path.name == "GALLERY_HEADER.rst":
                 continue
-            named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if path.parent == at.parent else None
+            near = path.parent in (at.parent, results)
+            named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if near else None
             imported = path.parent == at.parent and re.search(
                 rf"^\s*(?:from|import) {re.escape(path.stem)}\b", text, re.M
             )

@@ -62,10 +62,10 @@ def test_contrast_of_plots(theme, ground):
 
 
 def test_what_a_driver_uses(tmp_path):
-    """A driver uses the files it names or imports, those that these name, and nothing else."""
+    """A driver uses the files and measurements it names or imports, those that these name, and nothing else."""
     folder = tmp_path / "examples" / "guide"
     texts = {
-        "plot_a.py": 'run("worker.py")\nrun("../failures/slug/broken.py")\n',
+        "plot_a.py": 'run("worker.py")\nrun("../failures/slug/broken.py")\nread(RESULTS / "steps.json")\n',
         "plot_b.py": 'run("other.py")\n',
         "worker.py": "from common import x\n",
         "common.py": "open('data.json')\n",
@@ -80,10 +80,14 @@ def test_what_a_driver_uses(tmp_path):
     broken = tmp_path / "examples" / "failures" / "slug" / "broken.py"
     broken.parent.mkdir(parents=True)
     broken.write_text("pass\n")
+    results = tmp_path / "bench" / "results"
+    results.mkdir(parents=True)
+    for name in ("steps.json", "others.json"):
+        (results / name).write_text("{}")
 
     uses = importlib.import_module("gallery_guard").uses(folder / "plot_a.py")
 
-    assert {path.name for path in uses} == {"worker.py", "common.py", "data.json", "broken.py"}
+    assert {path.name for path in uses} == {"worker.py", "common.py", "data.json", "broken.py", "steps.json"}
 
 
 def test_section(monkeypatch):
