@@ -71,6 +71,16 @@ def test_cpus_of_the_task(ranks):
     assert [one["local"] for (one,) in said] == [3, 3]
 
 
+def test_open_files(ranks):
+    """A process may open as many files as its hard limit allows, for each device is a connection."""
+    low = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))\n"
+    after = "initialize_distributed(timeout=60)\nsay(limits=resource.getrlimit(resource.RLIMIT_NOFILE))"
+    result, said = ranks(low + after)
+
+    assert result.returncode == 0, result.failure
+    assert [one["limits"] for (one,) in said] == [[900, 900], [900, 900]]
+
+
 def test_single(ranks):
     """A single process outside of Slurm has no coordinator and works like the others."""
     outside = 'for name in list(os.environ):\n    if name.startswith("SLURM"):\n        del os.environ[name]\n'

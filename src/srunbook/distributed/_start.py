@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
+import resource
 import sys
 import time
 import traceback
@@ -122,6 +124,7 @@ def _check_untouched(jax: Any) -> None:
 
 def _start(jax: Any, place: Place, timeout: float) -> Watch:
     """Meets the others, starts JAX with them, and watches over them from then on."""
+    _allow_connections()
     deadline = time.monotonic() + timeout
     lines = meet(place, timeout)
     release_when_listening(place, lines)
@@ -151,6 +154,14 @@ def _start(jax: Any, place: Place, timeout: float) -> Watch:
     sys.excepthook = hook
     atexit.register(_leave, jax, watch)
     return watch
+
+
+def _allow_connections() -> None:
+    """Lets this process open as many files as it may: each of its CPU devices is connected to each one elsewhere."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != most:
+        with contextlib.suppress(OSError, ValueError):  # then JAX says what it could not open
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _one_line(error: BaseException) -> str:
