@@ -42,4 +42,3 @@ for one in calibration.configurations:
 
 assert len(ranks) > 3
 assert all(((found >= 0) & (found < possible)).all() for found in ranks.values())
-
