@@ -19,7 +19,8 @@ from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
 pytest.importorskip("optax")
 
 ORACLES = Path(__file__).with_name("svgd_oracles.py")
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "svgd"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "svgd"
 
 PROGRAMS = {
     "coalescent_posterior.py": ("run_records.py", "slurm_multinode_example.py"),
