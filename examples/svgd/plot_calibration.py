@@ -5,7 +5,7 @@ Is the posterior as wide as it should be?
 A benchmark program drew parameters from a prior and data for them, and found the posterior with 200 particles, again
 and again (simulation-based calibration, Talts and others 2018).
 The rank of the true value among the particles should be anything from 0 to 200 with the same probability.
-This page draws what ``bench/svgd_sbc.py`` kept; it measures nothing.
+This page draws what ``bench/svgd_sbc.py`` and ``bench/svgd_nuts.py`` kept; it measures nothing.
 """
 
 from pathlib import Path
@@ -42,3 +42,20 @@ for one in calibration.configurations:
 
 assert len(ranks) > 3
 assert all(((found >= 0) & (found < possible)).all() for found in ranks.values())
+
+# %%
+# The same question for a posterior without a closed form.
+# Each point is one of 32 parameters of a logistic regression, with NUTS as the measure.
+
+regression = read_measurement(RESULTS / "svgd_nuts.json")
+others = {one.name: one for one in regression.configurations}
+nuts = others.pop("NUTS")
+figure, places = plt.subplots(1, 2, figsize=(8.5, 4), layout="constrained")
+for marker, (name, one) in zip("x^os", others.items(), strict=False):
+    for axes, quantity in zip(places, ("mean", "sd"), strict=True):
+        axes.scatter(nuts.samples[quantity], one.samples[quantity], s=22, marker=marker, alpha=0.8, label=name)
+for axes, quantity in zip(places, ("mean", "sd"), strict=True):
+    ends = min(nuts.samples[quantity]), max(nuts.samples[quantity])
+    axes.plot(ends, ends, color="gray", linewidth=1)
+    axes.set(xlabel=f"{quantity} by NUTS", ylabel=quantity)
+places[0].legend()
