@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from greetings import without_greetings
 
 from srunbook import cluster, simulate
 from srunbook.cluster import Specification, State
@@ -31,8 +32,8 @@ from srunbook.formats import FormatError, Mask, Recording, compare, read_recordi
 ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
 
-NOISE = re.compile(r"\[Gloo\]|^(\[\d\] )?\s*(@ +0x|\*\*\*|RPC: /xla\.coordination|$)")
-"""Lines that come or stay away by chance: the transport's greetings, stack traces of C++, XLA's last call, nothing."""
+NOISE = re.compile(r"^(\[\d\] )?\s*(@ +0x|\*\*\*|RPC: /xla\.coordination|$)")
+"""Lines that come or stay away by chance: stack traces of C++, XLA's last call, nothing."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -273,10 +274,11 @@ class Reader:
         wrong = cls.wrong_stamp(program, run, recording)
         if wrong:
             return wrong
-        recorded, printed = ([line for line in lines if keep(line)] for lines in (recording.output, run.lines))
+        told, said = without_greetings(recording.output), without_greetings(run.lines)
+        recorded, printed = ([line for line in lines if keep(line)] for lines in (told, said))
         if run.status == 0:
             difference = compare(recorded, printed, masks, ordered=False)
-            return difference or cls.never_printed(recording.output, run.lines, keep)
+            return difference or cls.never_printed(told, said, keep)
         # Which rank fails first is chance, and with it how often a message comes and what the platform says around it.
         once = [sorted({mask_all(line, masks) for line in lines}) for lines in (recorded, printed)]
         return compare(*once)
@@ -314,11 +316,12 @@ class Reader:
     def never_printed(recorded: Iterable[str], printed: Iterable[str], keep: Callable[[str], bool]) -> str | None:
         """Names recorded lines outside of the comparison that the run did not print and that are no noise.
 
-        What stands on a page has to have been printed, be it essential or not. Numbers and addresses may differ.
+        What stands on a page has to have been printed, be it essential or not. Numbers, hashes, addresses may differ.
         """
 
         def shape(line: str) -> str:
-            numbered = re.sub(r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+", "#", line)
+            numbers = r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|\b[0-9a-f]{64}\b|[\d.:]*\d[\d.:]*|\bnode\w+"
+            numbered = re.sub(numbers, "#", line)
             # XLA appends which kinds of errors it has seen in any order, and one of several that it ends with.
             named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*", "", numbered)
             return " ".join(named.split())  # the width of a column follows from its numbers

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from greetings import without_greetings
 
 from srunbook.cluster import Job, State
 from srunbook.formats import (
@@ -159,7 +160,7 @@ class Proof:
         """In what a job differs from the recording of its script, as far as it is comparable."""
         if recording.source_sha256 != hashlib.sha256(script.read_bytes()).hexdigest():
             return "the recording is of another version of the script"
-        printed, recorded = job.output.splitlines(), list(recording.output)
+        printed, recorded = (without_greetings(x) for x in (job.output.splitlines(), recording.output))
         if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
             printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
         text = script.read_text(encoding="utf-8")

@@ -69,10 +69,11 @@ def without(data: dict, name: str) -> dict:
 # Run records
 
 
-@pytest.mark.parametrize("label", ["", "[1] ", "1: ", "node1: "])
-def test_record_with_label(label):
-    """A start record is found behind the label of any launcher."""
-    [record] = parse_records([f"{label}record {json.dumps(START)}", "something else"])
+@pytest.mark.parametrize("label", ["", "[1] ", "1: ", "node1: ", "0: [Gloo] Rank "])
+@pytest.mark.parametrize("rest", ["", "\r", "1 is connected to 3 peer ranks. ", "[Gloo] Rank ", '{"rank": 2}'])
+def test_record_with_label(label, rest):
+    """A start record is found behind the label of any launcher, and where another thread wrote to its line."""
+    [record] = parse_records([f"{label}record {json.dumps(START)}{rest}", "something else"])
 
     assert record == StartRecord(**without(START, "event"))
 
@@ -307,9 +308,14 @@ def test_whole_file_or_none(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_written_file_can_be_read_by_others(tmp_path):
-    """A written file is readable for everyone, although the temporary file was not."""
-    path = tmp_path / "new" / "a.json"
-    write_whole(path, "text")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_written_file_follows_the_umask(tmp_path, umask, mode):
+    """A written file may be read by those who may read any other file that its owner makes."""
+    path = tmp_path / "a.json"
+    earlier = os.umask(umask)
+    try:
+        write_whole(path, "text")
+    finally:
+        os.umask(earlier)
 
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.stat().st_mode) == mode

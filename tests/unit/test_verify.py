@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srunbook import verify
+from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED
 from srunbook.slurm import SACCT_FIELDS, parse_sacct
 from srunbook.verify import Accounting, Cause, Outcome
 
@@ -518,6 +519,18 @@ def test_the_step_tells_more_than_the_job(left):
     )
 
     expect(left.judge(), Cause.OUT_OF_MEMORY, "FAILED 1:0, .*; 17.0 is OUT_OF_MEMORY 0:125; expected COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(EXIT_STOPPED, "submit it again"), (EXIT_DO_NOT_REQUEUE, "fail again in the same way"), (3, "grep -n -m1")],
+)
+def test_what_to_do_about_an_exit_code(left, status, words):
+    """A job that was stopped and saved is to be submitted again; other exit codes have their advice, too."""
+    left.accounting = COMPLETED.replace("17|ddp_2node_cpu|COMPLETED|0:0", f"17|ddp|FAILED|{status}:0")
+
+    (failed, *_) = [check for check in left.judge().checks if check.outcome is Outcome.FAILED]
+    assert words in failed.next_step
 
 
 def test_a_failed_step_of_a_completed_job(left):

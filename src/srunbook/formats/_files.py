@@ -7,7 +7,7 @@ import math
 import os
 import re
 import reprlib
-import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from datetime import date
@@ -31,14 +31,13 @@ def write_whole(path: Path, text: str) -> bool:
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:
         temporary.unlink()
@@ -60,14 +59,18 @@ def read_json(path: Path) -> Any:
         raise FormatError(f"{path}: not JSON: {error}") from None
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, rest: bool = False) -> Any:
     """Parses JSON.
+
+    Args:
+        text: The JSON, from its first character on.
+        rest: Whether other text may follow it.
 
     Raises:
         ValueError: It is none.
     """
     try:
-        return json.loads(text)
+        return json.JSONDecoder().raw_decode(text)[0] if rest else json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -86,7 +86,8 @@ def parse_records(lines: Iterable[str]) -> list[StartRecord | EndRecord]:
     """Finds the run records in the output of a job, in the order of the output.
 
     Args:
-        lines: Lines of output, with or without a label of the launcher before the record.
+        lines: Lines of output. Other text may stand before a record, as a launcher's label does, and after it:
+            several threads of a process may write to one line.
 
     A JSON object without the field `event` is other output.
 
@@ -103,7 +104,7 @@ def parse_records(lines: Iterable[str]) -> list[StartRecord | EndRecord]:
             continue
         text = match[1].strip()
         try:
-            data = parse_json(text)
+            data = parse_json(text, rest=True)
         except ValueError as error:
             raise FormatError(f"run record is not JSON ({error}): {_short(text)}") from None
         if "event" not in data:

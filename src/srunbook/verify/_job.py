@@ -30,10 +30,16 @@ NEXT = {
 }
 """What to do, by cause."""
 
+STATUSES = {
+    75: "a program that stops at a signal saves and ends with 75: submit it again, with the same --checkpoint-dir",
+    78: "78 says that it would only fail again in the same way: read the last lines of {log}",
+}
+"""What to do, by exit code; these two are those of `srunbook.checkpoint`."""
+
 
 def check_job(artefacts: Artefacts) -> Check:
     """The job is known to accounting, has ended, and is COMPLETED."""
-    accounting, job = artefacts.accounting, artefacts.job
+    accounting = artefacts.accounting
     if not accounting.rows:
         return _without_rows(artefacts)
     row = accounting.last[0]
@@ -47,7 +53,7 @@ def check_job(artefacts: Artefacts) -> Check:
     cause = _worst(accounting.last)
     others = [step for step in accounting.last[1:] if _cause(step) is cause is not _cause(row)]
     named = f"; {others[0].identity} is {_ending(others[0])}" if others else ""
-    return failed("job", cause, f"{evidence}{named}; expected COMPLETED 0:0", _next(cause, artefacts, job))
+    return failed("job", cause, f"{evidence}{named}; expected COMPLETED 0:0", _next(cause, artefacts, row))
 
 
 def _without_rows(artefacts: Artefacts) -> Check:
@@ -98,7 +104,7 @@ def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
         cause = _worst(rows)
         named = ", ".join(f"{step.identity} ({step.name}) is {_ending(step)}" for step in wrong[:8])
         more = f" and {len(wrong) - 8} more" if wrong[8:] else ""
-        hint = _next(cause, artefacts, artefacts.job) if _fine(rows[0]) else ""  # else it stands with the job
+        hint = _next(cause, artefacts, wrong[0]) if _fine(rows[0]) else ""  # else it stands with the job
         return failed("steps", cause, f"{named}{more}; expected COMPLETED 0:0", hint)
     if not srun_tasks(rows) and not runs:
         return failed(
@@ -138,11 +144,13 @@ def _worst(rows: Iterable[SacctRow]) -> Cause:
     return min(map(_cause, telling), key=list(STATES.values()).index)
 
 
-def _next(cause: Cause, artefacts: Artefacts, job: str | None) -> str:
-    log = artefacts.logs[0].name if artefacts.logs else f"slurm-{job}.out"
+def _next(cause: Cause, artefacts: Artefacts, row: SacctRow) -> str:
+    """What to do about a row of sacct."""
+    log = artefacts.logs[0].name if artefacts.logs else f"slurm-{artefacts.job}.out"
     if artefacts.results is not None:  # what failed says so in the job's own error file
         log = str(artefacts.results.with_name(f"{artefacts.results.name}.err"))
-    return NEXT[cause].format(job=job, log=log)
+    text = STATUSES.get(row.exit_code, NEXT[cause]) if cause is Cause.FAILED else NEXT[cause]
+    return text.format(job=artefacts.job, log=log)
 
 
 def _again(job: str | None) -> str:
