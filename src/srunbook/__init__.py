@@ -9,8 +9,7 @@ Each room is a module of its own and is imported by name, so that this import st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for true, and importing `typing` would cost more than all the rest
 if TYPE_CHECKING:
     from srunbook.distributed import initialize_distributed
 
@@ -19,7 +18,7 @@ __all__ = ["__version__", "initialize_distributed"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "initialize_distributed":
         from srunbook.distributed import initialize_distributed
 

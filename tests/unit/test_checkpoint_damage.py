@@ -296,3 +296,16 @@ def test_process_that_disagrees(saved, tmp_path):
     with pytest.raises(CheckpointError, match=r"process 1 cannot restore what process 0 chose: .*SHA-256"):
         other.restore()
     assert zero.restore().step == 20
+
+
+def test_all_processes_say_why(saved, tmp_path, processes):
+    """Where process 0 cannot restore, the others say the reason that it had; the folder is as it was."""
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    pair = processes(2)
+    problems = pair.run(lambda one: Checkpoints(tmp_path, **pair.arguments(one)).restore(expect={"other": (3,)}))
+
+    assert [type(problem) for problem in problems] == [CheckpointError, CheckpointError]
+    assert str(problems[1]) == f"process 0 cannot restore: {problems[0]}"
+    assert "other" in str(problems[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -10,11 +10,16 @@ import pytest
 HEAVY = ("jax", "torch", "pydantic", "numpy", "matplotlib", "lightning")
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Names of the heavy modules that a statement loads in a fresh interpreter."""
+def modules(statement: str) -> set[str]:
+    """Names of the modules that a fresh interpreter has after a statement."""
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split()) & set(HEAVY)
+    return set(done.stdout.split())
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of the heavy modules that a statement loads."""
+    return modules(statement) & set(HEAVY)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,11 @@ def test_import_is_light(module):
     loaded = loaded_by(f"import {module}")
 
     assert loaded == set()
+
+
+def test_import_of_the_package_alone():
+    """The package by itself loads nothing else."""
+    assert modules("import srunbook") - modules("pass") <= {"srunbook", "__future__"}
 
 
 def test_the_check_sees_a_heavy_import():

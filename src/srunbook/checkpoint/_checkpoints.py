@@ -264,14 +264,18 @@ class Checkpoints:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)
                 restored = self._restore_alone(read, check_all=True)
-                choice = {"step": restored.step if restored else None}
-                _files.write_small(path, _manifest.seal(choice))
+                _files.write_small(path, _manifest.seal({"step": restored.step if restored else None}))
             except Exception as problem:  # raised below, after the barriers
                 error = problem
+                with contextlib.suppress(OSError):
+                    _files.write_small(path, _manifest.seal({"refused": str(problem)}))
         self._barrier()
         if self.process_id != 0:
             try:
-                step = _manifest.unseal(_files.read_small(path), str(path))["step"]
+                choice = _manifest.unseal(_files.read_small(path), str(path))
+                if "refused" in choice:
+                    raise CheckpointError(f"process 0 cannot restore: {choice['refused']}")
+                step = choice["step"]
                 restored = None if step is None else read(step)
             except Exception as problem:  # raised below, after the barrier
                 error = problem
