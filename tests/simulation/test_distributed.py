@@ -174,39 +174,122 @@ def test_without_the_watch(ranks):
     assert result.timed_out
 
 
+SECONDS = 5
+"""The timeout of the calls below that have to wait in vain."""
+
+SLACK = 6.0
+"""How much longer they may take, to end cleanly and on a busy machine."""
+
+CALL = """
+import jax
+from srunbook.distributed import DistributedError
+
+def call(**arguments):
+    begin = time.monotonic()
+    try:
+        return initialize_distributed(**{"timeout": SECONDS, **arguments})
+    except DistributedError:
+        say(seconds=time.monotonic() - begin)
+        raise
+
+def both_are_here():
+    # After the import of JAX, which may take one of them seconds longer than the other.
+    here = os.path.dirname(os.path.abspath(__file__))
+    open(os.path.join(here, f"here{rank}"), "w").close()
+    deadline = time.monotonic() + 60
+    while not all(os.path.exists(os.path.join(here, f"here{one}")) for one in range(2)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+def server(silent):
+    import socket, threading
+    server = socket.create_server(("127.0.0.1", 0))
+    os.environ["SLURM_COORDINATOR_ADDRESS"] = f"127.0.0.1:{server.getsockname()[1]}"
+    kept = []
+    def accept():
+        while True:
+            kept.append(server.accept()[0])
+            if not silent:
+                kept.pop().close()
+    threading.Thread(target=accept, daemon=True).start()
+"""
+
 ERRORS = {
     "after JAX has started": (
-        "import jax.numpy as jnp\njnp.zeros(3)\ninitialize_distributed(timeout=3)",
+        "import jax.numpy as jnp\njnp.zeros(3)\ncall()",
         {},
         r"JAX was used before initialize_distributed\(\).*SLURM_NTASKS.*srun",
     ),
     "after JAX's own call": (
-        "import jax\njax.distributed.initialize()\ninitialize_distributed(timeout=3)",
+        "jax.distributed.initialize()\ncall()",
         {},
         r"jax\.distributed\.initialize\(\) was called before.*srun",
     ),
     "half a Slurm environment": (
-        "del os.environ['SLURM_PROCID']\ninitialize_distributed(timeout=3)",
+        "del os.environ['SLURM_PROCID']\ncall()",
         {},
         r"SLURM_PROCID not set.*srun python",
     ),
-    "heterogeneous job": (
-        "initialize_distributed(timeout=3)",
-        {"SLURM_HET_SIZE": "2"},
-        r"SLURM_HET_SIZE.*--het-group=0",
+    "no job id": (
+        "del os.environ['SLURM_JOB_ID']\nos.environ.pop('SLURM_JOBID', None)\ncall()",
+        {},
+        r"SLURM_JOB_ID is not: half of a Slurm environment.*srun python",
     ),
+    "heterogeneous job": ("call()", {"SLURM_HET_SIZE": "2"}, r"SLURM_HET_SIZE.*srun --het-group=0"),
     "unreachable coordinator": (
-        "initialize_distributed(timeout=3) if rank else sys.exit(3)",
+        "call() if rank else sys.exit(3)",
         {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1:9999"},
-        r"rank 1 .*did not reach rank 0 at 127\.0\.0\.1:9999 within 3 s.*SLURM_COORDINATOR_ADDRESS.*srun",
+        r"rank 1 .*did not reach rank 0 at 127\.0\.0\.1:9999 within 5 s: nobody.*SLURM_COORDINATOR_ADDRESS.*srun",
+    ),
+    "unknown name": (
+        "call() if rank else sys.exit(3)",
+        {"SLURM_COORDINATOR_ADDRESS": "no-such-host.invalid"},
+        r"rank 1 .*did not reach rank 0 at no-such-host\.invalid:\d+ within 5 s: (the name|nothing answers).*srun",
+    ),
+    "a silent server": (
+        "server(silent=True)\ncall() if rank else sys.exit(3)",
+        {},
+        r"did not reach rank 0 .* within 5 s: something else listens there, and is silent.*srun",
+    ),
+    "a server that hangs up": (
+        "server(silent=False)\ncall() if rank else sys.exit(3)",
+        {},
+        r"did not reach rank 0 .* within 5 s: something else listens there\..*srun",
+    ),
+    "a port in use": (
+        "server(silent=True)\nsys.exit(3) if rank else call()",
+        {},
+        r"port \d+ of 127\.0\.0\.1, on which rank 0 waits for the others, is in use; .*JAX_COORDINATOR_PORT",
     ),
     "fewer processes than tasks": (
-        "sys.exit(3) if rank else initialize_distributed(timeout=3)",
+        "sys.exit(3) if rank else call()",
         {},
-        r"SLURM_NTASKS=2, but 1 of 2 processes came .* within 3 s; missing: rank 1 on 127\.0\.0\.2.*srun --ntasks=2",
+        r"SLURM_NTASKS=2, but 1 of 2 processes came .* within 5 s; missing: rank 1 on 127\.0\.0\.2.*srun --ntasks=2",
     ),
+    "JAX hangs on rank 0": (
+        "if rank == 0:\n    jax.distributed.initialize = lambda **_: time.sleep(60)\nboth_are_here()\ncall()",
+        {},
+        r"rank 0 met the others at \S+, but JAX did not start: it was not through within 5 s.*JAX_COORDINATOR_PORT",
+    ),
+    "JAX fails on rank 0": (
+        "if rank == 0:\n    jax.distributed.initialize = lambda **_: 1 / 0\nboth_are_here()\ncall()",
+        {},
+        r"rank 0 met the others at \S+, but JAX did not start: division by zero.*srun",
+    ),
+    "JAX finds no devices": (
+        "jax.devices = lambda: time.sleep(60)\nboth_are_here()\ncall()",
+        {},
+        r"rank \d met the others at \S+, but JAX has not found the devices of all: .* within 5 s.*srun --exclude",
+    ),
+    "too many connections": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\ncall(cpu_devices=16)",
+        {},
+        r"16 CPU devices in each of 2 processes need 512 connections .* 300 files \(ulimit -Hn\)"
+        r".*cpu_devices=8\).*JAX_NUM_CPU_DEVICES=8; srun.*--set devices_per_process=8\.",
+    ),
+    "a timeout as text": ("call(timeout='3')", {}, r"timeout='3': it is a number of seconds.*timeout=120.*srun"),
+    "no timeout": ("call(timeout=0)", {}, r"timeout=0: it is a number of seconds.*timeout=120"),
     "other arguments in the second call": (
-        "initialize_distributed(timeout=60)\ninitialize_distributed(port=5000)",
+        "initialize_distributed(timeout=60)\ncall(port=5000)",
         {},
         r"was called before with no arguments, and now with \{'port': 5000\}",
     ),
@@ -217,20 +300,60 @@ ERRORS = {
 def test_errors(ranks, name):
     """Every wrong use ends in time, with an exception that names the variable and the line that mends it."""
     source, environ, message = ERRORS[name]
-    result, _ = ranks(source, env=environ)
+    result, said = ranks(f"SECONDS = {SECONDS}\n{CALL}{source}", env=environ)
 
     assert not result.timed_out
     assert re.search(f"DistributedError: .*{message}", result.output), result.output
     assert max(rank.returncode for rank in result.ranks) in (1, 3)
+    took = [one["seconds"] for lines in said for one in lines]
+    assert took
+    assert max(took) < SECONDS + SLACK
 
 
-def test_two_steps_at_once(ranks, program):
-    """Two steps of one job on the same nodes do not meet."""
-    source = "os.environ['SLURM_STEP_ID'] = sys.argv[1]\n" + SAY
-    addresses = set()
-    for step in ("0", "1"):
-        result, said = ranks(source, step)
-        assert result.returncode == 0, result.failure
-        addresses.add((int(said[0][0]["address"].split(":")[1]) - result.job_id) % 4096)
+def test_as_many_devices_as_fit(ranks):
+    """With the number of devices that the error about connections names, the program runs."""
+    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
+    after = "say(everywhere=initialize_distributed(cpu_devices=8, timeout=60).global_device_count)\ntogether()"
+    result, said = ranks(few + after)
 
-    assert len(addresses) == 2
+    assert result.returncode == 0, result.failure
+    assert said == [[{"everywhere": 16}]] * 2
+
+
+STEPS = """
+node, step = divmod(rank, 2)
+os.environ.update(SLURM_STEP_ID=str(step), SLURM_PROCID=str(node), SLURM_NODEID=str(node), SLURM_LOCALID="0")
+os.environ.update(SLURM_NTASKS="2", SLURM_STEP_NUM_TASKS="2", SLURM_STEP_TASKS_PER_NODE="1(x2)")
+os.environ.update(SLURM_TASKS_PER_NODE="1(x2)")
+"""
+
+
+def test_two_steps_at_once(ranks):
+    """Two steps of one job that run at once on the same nodes have ports of their own, and do not mix."""
+    result, said = ranks(STEPS + SAY, ntasks_per_node=2)
+
+    assert result.returncode == 0, result.failure
+    assert [(one["rank"], one["world"], one["total"]) for (one,) in said] == [
+        (0, 2, 2),
+        (0, 2, 2),
+        (1, 2, 2),
+        (1, 2, 2),
+    ]
+    assert said[0][0]["address"] == said[2][0]["address"]
+    assert said[1][0]["address"] == said[3][0]["address"]
+    assert said[0][0]["address"] != said[1][0]["address"]
+
+
+def test_devices_of_a_single_process(ranks):
+    """A single process hands the numbers of its GPUs to JAX."""
+    source = """
+import jax
+from jax._src import xla_bridge
+jax.config.update("jax_platforms", "")  # GPUs may be there; only CPUs are used here
+initialize_distributed(num_processes=1, local_device_ids=[1, 2])
+say(visible=xla_bridge.CUDA_VISIBLE_DEVICES.value)
+"""
+    result, said = ranks(source, nodes=1)
+
+    assert result.returncode == 0, result.failure
+    assert said == [[{"visible": "1,2"}]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import socket
 import threading
 import time
@@ -12,9 +13,13 @@ import pytest
 
 from srunbook.distributed import DistributedError, find_place
 from srunbook.distributed import _meeting as meeting
+from srunbook.distributed._deadline import Deadline
 
 SHORT = 0.4
 """Seconds that a meeting waits which does not come about."""
+
+SLACK = 5.0
+"""Seconds beyond its timeout that a call may take on a busy machine."""
 
 
 @pytest.fixture
@@ -39,7 +44,7 @@ def met(places, timeout=20.0):
 
     def call(place):
         try:
-            results[place.process_id] = meeting.meet(place, timeout)
+            results[place.process_id] = meeting.meet(place, Deadline.after(timeout))
             meeting.release(place, results[place.process_id])
         except DistributedError as error:
             results[place.process_id] = str(error)
@@ -117,6 +122,94 @@ def test_silent_name_server(places, monkeypatch):
     assert time.monotonic() - start < 10
     assert "name server" in results[1]
     silent.set()
+
+
+@pytest.fixture
+def listener():
+    """A server of somebody else at the coordinator's port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        yield server
+
+
+@pytest.fixture
+def one_of_two(listener):
+    """The second of two processes, whose coordinator is that server."""
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    return find_place({}, coordinator_address=address, num_processes=2, process_id=1)
+
+
+def seconds_of(call):
+    """How long a call takes, and what came of it."""
+    start = time.monotonic()
+    results = call()
+    return time.monotonic() - start, results
+
+
+def test_silent_stranger(one_of_two):
+    """A server that accepts and says nothing holds nobody up beyond the timeout, and the error says what it does."""
+    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+
+    assert seconds < 1 + SLACK
+    assert "something else listens there, and is silent" in results[1]
+
+
+def test_silent_rank_0(one_of_two, listener):
+    """A process 0 that took this one in, and falls silent then, holds it up for a second more at most."""
+    kept = []
+
+    def take_in():
+        line = meeting.Line(listener.accept()[0])
+        line.send(here=True)
+        kept.append(line)
+
+    threading.Thread(target=take_in, daemon=True).start()
+    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+    for line in kept:
+        line.close()
+
+    assert seconds < 1 + SLACK
+    assert "rank 0 is there, but did not start JAX" in results[1]
+
+
+def test_packets_are_dropped(one_of_two, listener):
+    """Where packets are dropped on the way, the error asks for the firewall."""
+    fill = [socket.socket() for _ in range(8)]  # the queue of the server is full then, and Linux drops what comes
+    for one in fill:
+        one.setblocking(False)
+        one.connect_ex(listener.getsockname())
+    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+    for one in fill:
+        one.close()
+
+    assert seconds < 1 + SLACK
+    assert "nothing answers; is there a firewall between the nodes?" in results[1]
+
+
+def test_shortest_deadline_counts(places):
+    """All hear who is missing when the first one's time is up, and in how many seconds that was."""
+    three = places(3)
+    results = {}
+    patient = threading.Thread(target=lambda: results.update(met(three[:1], 60.0)))
+    patient.start()
+    seconds, others = seconds_of(lambda: met(three[1:2], 2.0))
+    patient.join(20)
+    results.update(others)
+
+    assert seconds < 2 + SLACK
+    assert all("within 2 s; missing: rank 2. " in results[rank] for rank in (0, 1)), results
+
+
+def test_port_that_cannot_be_used(places, monkeypatch):
+    """A port that the system does not give is named with the system's reason."""
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    results = met(places(2)[:1])
+
+    assert "cannot be used (Permission denied)" in results[0]
+    assert "JAX_COORDINATOR_PORT" in results[0]
 
 
 def test_port_in_use(places):

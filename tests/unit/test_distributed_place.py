@@ -51,7 +51,13 @@ def test_single():
 
     assert (place.process_id, place.num_processes, place.source) == (0, 1, "single")
     assert place.coordinator_address is None
-    assert place.cpu_devices == len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert place.cpu_devices == usable
+
+
+def test_port_alone():
+    """A program that names a port for Slurm runs as a single process on a laptop."""
+    assert find_place({}, port=5000).source == "single"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +108,9 @@ FOUR = {**STEP, "SLURM_GPUS_ON_NODE": "4"}
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "3"}, None),
         ({**FOUR, "CUDA_VISIBLE_DEVICES": ""}, None),
         ({**FOUR, "JAX_LOCAL_DEVICE_IDS": "1,3"}, (1, 3)),
+        ({"JAX_LOCAL_DEVICE_IDS": "1,3"}, (1, 3)),
+        ({**FOUR, "JAX_LOCAL_DEVICE_IDS": "1,3", "JAX_PLATFORMS": "cpu"}, None),
+        ({**FOUR, "SLURM_GPUS_ON_NODE": "3", "JAX_PLATFORMS": "cpu"}, None),
     ],
 )
 def test_gpus(environ, ids):
@@ -163,6 +172,30 @@ def test_gpus(environ, ids):
         ),
         pytest.param(STEP, {"coordinator_address": "n1:5000", "port": 5001}, r"name two ports", id="two ports"),
         pytest.param({}, {"cpu_devices": 0}, r"cpu_devices=0", id="no devices"),
+        pytest.param({}, {"cpu_devices": "2"}, r"cpu_devices='2'.*as in cpu_devices=4", id="devices as text"),
+        pytest.param({}, {"cpu_devices": 2.5}, r"cpu_devices=2\.5.*as in cpu_devices=4", id="half a device"),
+        pytest.param(
+            {}, {"num_processes": 2, "process_id": "1"}, r"process_id='1': it is a whole number from 0", id="text"
+        ),
+        pytest.param({}, {"num_processes": "2", "process_id": 1}, r"num_processes='2': .*, as in", id="count as text"),
+        pytest.param({}, {"coordinator_address": 5}, r"coordinator_address=5: .*'node1:54321'", id="number as address"),
+        pytest.param(
+            {},
+            {"coordinator_address": "node1:5000"},
+            r"coordinator_address='node1:5000', but srun .*num_processes=4, process_id=0\), or: srun python",
+            id="address alone",
+        ),
+        pytest.param({}, {"port": 80}, r"port is 80; ports are 1024 to 65535", id="low port"),
+        pytest.param({}, {"port": 5000.0}, r"port=5000\.0: .*port=54321", id="port as a float"),
+        pytest.param({}, {"local_device_ids": [-1]}, r"local_device_ids=\[-1\].*as in .*\[0, 1\]", id="GPU -1"),
+        pytest.param({}, {"local_device_ids": [1, 1]}, r"local_device_ids=\[1, 1\]: .*different", id="a GPU twice"),
+        pytest.param({}, {"local_device_ids": "0,1"}, r"local_device_ids='0,1'", id="GPUs as text"),
+        pytest.param(
+            {"CUDA_VISIBLE_DEVICES": "2,3"}, {"local_device_ids": [2]}, r"GPU 2, and this process sees 2", id="no GPU 2"
+        ),
+        pytest.param(
+            {**STEP, "SLURM_HET_SIZE": "x"}, {}, r"SLURM_HET_SIZE='x'.*number of components.*srun python", id="HET typo"
+        ),
     ],
 )
 def test_refused(environ, arguments, message):

@@ -8,11 +8,14 @@
 - `initialize_distributed` finds the other processes, starts JAX, and says what there is.
 - `DistributedInfo` is what it says. As a context manager it ends all processes together.
 - `DistributedError` is raised for every wrong use, and names what mends it.
+- `connections` counts how many connections a process of so many CPU devices has; `most_devices` says how many fit,
+  where `OTHER_FILES` are kept for all else.
 - `find_place` is the part that only reads the environment, for tests and for the curious.
 """
 
 from __future__ import annotations
 
+from srunbook.distributed._devices import OTHER_FILES, connections, most_devices
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._info import DistributedInfo
 from srunbook.distributed._place import Place, find_place
@@ -20,9 +23,12 @@ from srunbook.distributed._start import DEFAULT_TIMEOUT, initialize_distributed
 
 __all__ = [
     "DEFAULT_TIMEOUT",
+    "OTHER_FILES",
     "DistributedError",
     "DistributedInfo",
     "Place",
+    "connections",
     "find_place",
     "initialize_distributed",
+    "most_devices",
 ]

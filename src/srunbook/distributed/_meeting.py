@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from srunbook.distributed._deadline import Deadline
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._place import Place
 
@@ -28,8 +29,11 @@ LONGEST_LINE = 4096
 KEEPALIVE_SECONDS = 10
 """After so long without a word the system asks whether the other side is still there; three times, then it is not."""
 
-SERVICE_SECONDS = 20.0
-"""How long JAX may take until it listens on the coordinator's port."""
+LAST_WORD_SECONDS = 1.0
+"""After the deadline, how long a process waits for process 0 to say who is missing, once it knows that it is there."""
+
+FAIR_SECONDS = 1.0
+"""An attempt to connect that had less time, and ran out of it, says nothing about the network."""
 
 LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 """Where process 0 looks whether JAX listens. Numbers, for the first look-up of a name costs Python milliseconds."""
@@ -90,12 +94,14 @@ class Line:
             self.socket.close()
 
 
-def meet(place: Place, timeout: float) -> dict[int, Line]:
+def meet(place: Place, deadline: Deadline) -> dict[int, Line]:
     """Waits until all processes are there.
+
+    All of them hear it from process 0 when the first of their deadlines is past.
 
     Args:
         place: This process's place among several.
-        timeout: Seconds to wait.
+        deadline: How long to wait.
 
     Returns:
         On process 0 the connection to each other process, of which all wait for `release`; on the others that to
@@ -104,10 +110,9 @@ def meet(place: Place, timeout: float) -> dict[int, Line]:
     Raises:
         DistributedError: They are not all there in time; the message says who is missing, or what answers instead.
     """
-    deadline = time.monotonic() + timeout
     if place.process_id == 0:
-        return _Gathering(place, timeout).gather(deadline)
-    return {0: _report(place, deadline, timeout)}
+        return _Gathering(place, deadline).gather()
+    return {0: _report(place, deadline)}
 
 
 def release(place: Place, lines: dict[int, Line]) -> None:
@@ -117,16 +122,15 @@ def release(place: Place, lines: dict[int, Line]) -> None:
             line.send(go=place.port)
 
 
-def release_when_listening(place: Place, lines: dict[int, Line]) -> None:
+def release_when_listening(place: Place, lines: dict[int, Line], deadline: Deadline) -> None:
     """The same as soon as JAX listens on the port: whoever comes before that waits a second before it tries again."""
 
     def wait() -> None:
-        deadline = time.monotonic() + SERVICE_SECONDS
-        while time.monotonic() < deadline:
+        while deadline.left > 0:
             if any(_listens(family, address, place.port or 0) for family, address in LOOPBACK):
-                break
+                release(place, lines)
+                return
             time.sleep(0.002)
-        release(place, lines)
 
     if place.process_id == 0:
         threading.Thread(target=wait, name="srunbook release", daemon=True).start()
@@ -146,23 +150,23 @@ class _Gathering:
 
     Args:
         place: Its place.
-        timeout: Seconds to wait, for the message.
+        deadline: How long it waits; a process that comes and has less time shortens that.
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
+    def __init__(self, place: Place, deadline: Deadline) -> None:
         self.place = place
-        self.timeout = timeout
+        self.deadline = deadline
         self.lines: dict[int, Line] = {}
         self._hosts = {0: place.node}
         self._strangers: list[Line] = []
         self._selector = selectors.DefaultSelector()
 
-    def gather(self, deadline: float) -> dict[int, Line]:
+    def gather(self) -> dict[int, Line]:
         """Waits for the others, and tells them what went wrong, if anything did."""
         with _server(self.place) as server, self._selector:
             server.setblocking(False)
             self._selector.register(server, selectors.EVENT_READ)
-            error = self._wait(server, deadline)
+            error = self._wait(server)
         for line in self._strangers:
             line.close()
         for line in self.lines.values():
@@ -174,11 +178,11 @@ class _Gathering:
             raise DistributedError(error)
         return self.lines
 
-    def _wait(self, server: socket.socket, deadline: float) -> str | None:
+    def _wait(self, server: socket.socket) -> str | None:
         while len(self.lines) < self.place.num_processes - 1:
-            left = deadline - time.monotonic()
+            left = self.deadline.left
             if left <= 0:
-                return _missing(self.place, set(self.lines), self.timeout)
+                return _missing(self.place, set(self.lines), self.deadline.seconds)
             for ready, _ in self._selector.select(left):
                 if ready.data is None:
                     self._accept(server)
@@ -230,6 +234,10 @@ class _Gathering:
                 "each needs its own process_id, as Slurm gives them: srun python train.py"
             ), True
         self.lines[rank], self._hosts[rank] = line, node
+        line.send(here=True)
+        left, seconds = hello.get("left"), hello.get("timeout")
+        if isinstance(left, int | float) and isinstance(seconds, int | float) and left < self.deadline.left:
+            self.deadline = Deadline(seconds, time.monotonic() + left)
         return None, False
 
 
@@ -265,29 +273,35 @@ def _missing(place: Place, here: set[int], timeout: float) -> str:
     )
 
 
-def _report(place: Place, deadline: float, timeout: float) -> Line:
+def _report(place: Place, deadline: Deadline) -> Line:
     """Another process: reports to process 0 and waits for its word."""
-    host, port = place.host or "", place.port or 0
     start = time.monotonic()
-    problem = "there was no time to try"
-    while (left := deadline - time.monotonic()) > 0:
-        connection: socket.socket | str = _connect(host, port, left)
+    problem = ""
+    while (left := deadline.left) > 0:
+        connection: socket.socket | str = _connect(place.host or "", place.port or 0, left)
         if isinstance(connection, str):
-            problem = connection
+            if not problem or left > FAIR_SECONDS or connection not in OUT_OF_TIME:
+                problem = connection
         else:
             line = Line(connection)
-            line.send(key=place.key, rank=place.process_id, node=place.node)
-            answer = _answer(line, deadline)
-            if answer.get("go") == port:
+            line.send(
+                key=place.key, rank=place.process_id, node=place.node, left=deadline.left, timeout=deadline.seconds
+            )
+            answer, problem = _answer(line, deadline)
+            if answer.get("go") == place.port:
                 connection.settimeout(None)
                 return line
             line.close()
             if refusal := answer.get("error") or answer.get("stop"):
                 raise DistributedError(str(refusal))
-            problem = "something else listens there, or rank 0 has ended"
         # A wait that grows with the time waited adds a twentieth to it at most, and spares the coordinator.
-        time.sleep(max(0.0, min(deadline - time.monotonic(), 0.5, max(0.005, (time.monotonic() - start) / 20))))
-    raise DistributedError(_unreachable(place, problem, timeout))
+        time.sleep(max(0.0, min(deadline.left, 0.5, max(0.005, (time.monotonic() - start) / 20))))
+    raise DistributedError(_unreachable(place, problem or "importing JAX took all that time", deadline.seconds))
+
+
+SILENCE = "nothing answers; is there a firewall between the nodes?"
+NO_NAME = "nothing answers; is the name server reachable, or is there a firewall between the nodes?"
+OUT_OF_TIME = (SILENCE, NO_NAME)
 
 
 def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
@@ -298,11 +312,11 @@ def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
     def connect() -> None:
         try:
             name: Any = host.encode() if host.isascii() else host  # text loads the rules for names in other scripts
-            connection = socket.create_connection((name, port), timeout=min(seconds, 10))
+            connection = socket.create_connection((name, port), timeout=min(0.9 * seconds, 10))
         except socket.gaierror as error:
             found.append(f"the name {host!r} is not known here ({error.strerror})")
         except TimeoutError:
-            found.append("nothing answers; is there a firewall between the nodes?")
+            found.append(SILENCE)
         except OSError as error:
             found.append("nobody listens there" if error.errno == errno.ECONNREFUSED else error.strerror or str(error))
         else:
@@ -316,20 +330,22 @@ def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
     if found:
         return found[0]
     given_up.set()
-    return "nothing answers; is the name server reachable, or is there a firewall between the nodes?"
+    return NO_NAME
 
 
-def _answer(line: Line, deadline: float) -> dict[str, Any]:
-    """The first message of process 0; an empty one where none came in time."""
-    deadline += SERVICE_SECONDS  # process 0 may have waited as long, and then starts JAX
-    while (left := deadline - time.monotonic()) > 0:
+def _answer(line: Line, deadline: Deadline) -> tuple[dict[str, Any], str]:
+    """What process 0 decides, or nothing where it does not in time; and what to think of that."""
+    here, slack = False, 0.0
+    while (left := deadline.left + slack) > 0:
         line.socket.settimeout(left)
         messages = line.receive()
         if messages is None:
-            return {}
-        if messages:
-            return messages[0]
-    return {}
+            return {}, "rank 0 was there, and has ended" if here else "something else listens there"
+        for message in messages:
+            if "here" not in message:
+                return message, "something else listens there"
+            here, slack = True, LAST_WORD_SECONDS
+    return {}, "rank 0 is there, but did not start JAX" if here else "something else listens there, and is silent"
 
 
 def _unreachable(place: Place, problem: str, timeout: float) -> str:

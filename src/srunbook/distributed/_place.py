@@ -8,6 +8,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from srunbook.distributed._arguments import checked_address, checked_cpu_devices, checked_port, checked_process
+from srunbook.distributed._devices import cpu_devices as devices_of_cpu
+from srunbook.distributed._devices import gpu_ids
 from srunbook.distributed._errors import DistributedError
 from srunbook.slurm import NotInStepError, SlurmParseError, StepEnvironment, expand_hostlist
 
@@ -19,8 +22,6 @@ STEP_STRIDE = 1021
 
 SIGNS_OF_SLURM = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS")
 """Where one of these is set, the rest of a step's environment has to be there, too."""
-
-FORCED_DEVICES = "--xla_force_host_platform_device_count="
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def find_place(
         coordinator_address: Host of process 0, with or without `:port`.
         num_processes: Number of processes; comes with `process_id`.
         process_id: Number of this process, from 0.
-        port: The coordinator's port.
-        local_device_ids: Numbers of this process's GPUs.
+        port: The coordinator's port. For a single process it counts for nothing.
+        local_device_ids: Numbers of this process's GPUs. On CPUs they count for nothing.
         cpu_devices: Number of CPU devices of this process.
 
     Raises:
@@ -91,18 +92,25 @@ def find_place(
     'n1:5000'
     """
     environ = os.environ if environ is None else environ
-    if cpu_devices is not None and cpu_devices < 1:
-        raise DistributedError(f"cpu_devices={cpu_devices}: a process has 1 CPU device or more, as in cpu_devices=4")
+    cpu_devices = checked_cpu_devices(cpu_devices)
+    coordinator_address = checked_address(coordinator_address)
+    port = None if port is None else checked_port(port, "port")
     step: StepEnvironment | None = None
     nodes: tuple[str, ...] = ()
     if num_processes is not None or process_id is not None:
-        number, count = _checked(process_id, num_processes)
+        number, count = checked_process(process_id, num_processes)
         source, key = "arguments", f"arguments {count}"
     elif found := [name for name in SIGNS_OF_SLURM if environ.get(name)]:
         step = _step(environ, found)
         number, count, source = step.rank, step.world_size, "slurm"
         key = f"{step.job_id}.{step.step_id}.{step.restart_count} {count}"
         nodes = tuple(node for node, tasks in zip(step.nodes, step.tasks_per_node, strict=True) for _ in range(tasks))
+    elif coordinator_address is not None:
+        raise DistributedError(
+            f"coordinator_address={coordinator_address!r}, but srun did not start this process, and num_processes and "
+            "process_id are not given: how many are there, and which of them is this? As in initialize_distributed("
+            "coordinator_address='node1:54321', num_processes=4, process_id=0), or: srun python train.py"
+        )
     else:
         number, count, source, key = 0, 1, "single", "single"
     several = count > 1
@@ -113,8 +121,8 @@ def find_place(
         host=host,
         port=chosen,
         source=source,
-        cpu_devices=_cpu_devices(environ, step, cpu_devices),
-        local_device_ids=_gpu_ids(environ, step, local_device_ids),
+        cpu_devices=devices_of_cpu(environ, step, cpu_devices),
+        local_device_ids=gpu_ids(environ, step, local_device_ids),
         node=step.node if step else environ.get("SLURMD_NODENAME") or socket.gethostname(),
         nodes=nodes,
         key=key,
@@ -132,21 +140,6 @@ def derived_port(job_id: int, step_id: int) -> int:
     return FIRST_PORT + (job_id + STEP_STRIDE * step_id) % PORTS
 
 
-def _checked(process_id: int | None, num_processes: int | None) -> tuple[int, int]:
-    example = "initialize_distributed(coordinator_address='node1:54321', num_processes=4, process_id=0)"
-    if process_id is None and num_processes == 1:
-        return 0, 1
-    if process_id is None or num_processes is None:
-        missing = "process_id" if process_id is None else "num_processes"
-        raise DistributedError(f"{missing} is not given; num_processes and process_id come together, as in {example}")
-    if not 0 <= process_id < num_processes:
-        raise DistributedError(
-            f"process_id={process_id}, num_processes={num_processes}: process ids are 0 to num_processes - 1, "
-            f"as in {example}"
-        )
-    return process_id, num_processes
-
-
 def _step(environ: Mapping[str, str], found: list[str]) -> StepEnvironment:
     """The step that srun has put this process into."""
     if not (environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")):
@@ -155,8 +148,8 @@ def _step(environ: Mapping[str, str], found: list[str]) -> StepEnvironment:
             "A container or a shell that drops variables has to keep SLURM_*; then start all processes with: "
             "srun python train.py"
         )
-    _refuse_components(environ)
     try:
+        _refuse_components(environ)
         return StepEnvironment.from_environ(environ)
     except NotInStepError as error:
         raise DistributedError(
@@ -170,18 +163,20 @@ def _step(environ: Mapping[str, str], found: list[str]) -> StepEnvironment:
 
 def _refuse_components(environ: Mapping[str, str]) -> None:
     """Refuses a step that spans components of a heterogeneous job; a step within one component is like any other."""
-    size = environ.get("SLURM_HET_SIZE", "1")
-    if size in ("0", "1"):
+    size = environ.get("SLURM_HET_SIZE") or "1"
+    if not re.fullmatch(r"[0-9]{1,4}", size, re.ASCII):
+        raise DistributedError(
+            f"SLURM_HET_SIZE={size!r}: Slurm sets it to the number of components of a job, as in 2. Keep what srun "
+            "sets, and start the processes with: srun python train.py"
+        )
+    if int(size) < 2 or not environ.get("SLURM_STEP_NODELIST"):
         return
-    try:
-        here = set(expand_hostlist(environ.get("SLURM_STEP_NODELIST", "")))
-        components = [
-            set(expand_hostlist(nodes))
-            for name, nodes in environ.items()
-            if re.fullmatch(r"SLURM_JOB_NODELIST_(HET|PACK)_GROUP_\d+", name)
-        ]
-    except SlurmParseError:
-        components = []
+    here = set(expand_hostlist(environ["SLURM_STEP_NODELIST"]))
+    components = [
+        set(expand_hostlist(nodes))
+        for name, nodes in environ.items()
+        if re.fullmatch(r"SLURM_JOB_NODELIST_(HET|PACK)_GROUP_\d+", name)
+    ]
     if not any(here <= component for component in components):
         raise DistributedError(
             f"SLURM_HET_SIZE={size}: this step spans the components of a heterogeneous job, whose tasks differ in "
@@ -208,11 +203,11 @@ def _coordinator(
     if port is not None and own is not None and port != own and where == "coordinator_address":
         raise DistributedError(f"coordinator_address={named!r} and port={port} name two ports; give one of them")
     if port is not None:
-        return host, _checked_port(port, "port")
+        return host, port
     if own is not None:
         return host, own
     if environ.get("JAX_COORDINATOR_PORT"):
-        return host, _checked_port(environ["JAX_COORDINATOR_PORT"], "JAX_COORDINATOR_PORT")
+        return host, checked_port(environ["JAX_COORDINATOR_PORT"], "JAX_COORDINATOR_PORT")
     if step is None:
         raise DistributedError(
             f"{where}={named!r} has no port; write host:port, as in {host}:54321, "
@@ -229,58 +224,4 @@ def _split(text: str, where: str) -> tuple[str, int | None]:
             f"{where}={text!r} is no address; it reads like node1 or node1:54321, as in: "
             "export SLURM_COORDINATOR_ADDRESS=node1; srun python train.py"
         )
-    return match[1] or match[2], _checked_port(match[3], where) if match[3] is not None else None
-
-
-def _checked_port(value: str | int, where: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", str(value)) or not 1024 <= int(value) <= 65535:
-        raise DistributedError(
-            f"the port in {where} is {value!r}; ports are 1024 to 65535, as in: "
-            "export JAX_COORDINATOR_PORT=54321; srun python train.py"
-        )
-    return int(value)
-
-
-def _cpu_devices(environ: Mapping[str, str], step: StepEnvironment | None, argument: int | None) -> int | None:
-    """Argument, else JAX_NUM_CPU_DEVICES, else XLA_FLAGS (JAX reads both itself), else the CPUs of the task."""
-    if argument is not None:
-        return argument
-    if environ.get("JAX_NUM_CPU_DEVICES") or FORCED_DEVICES in environ.get("XLA_FLAGS", ""):
-        return None
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if step is None:
-        return usable
-    if step.cpus_per_task is not None:
-        return step.cpus_per_task
-    on_node = environ.get("SLURM_CPUS_ON_NODE", "")
-    return max(1, int(on_node) // step.local_world_size) if on_node.isdigit() else usable
-
-
-def _gpu_ids(
-    environ: Mapping[str, str], step: StepEnvironment | None, argument: Sequence[int] | None
-) -> tuple[int, ...] | None:
-    """Numbers of this task's GPUs among those that it sees; None where all it sees are its own."""
-    if argument is not None:
-        return tuple(argument)
-    if environ.get("JAX_LOCAL_DEVICE_IDS"):
-        text = environ["JAX_LOCAL_DEVICE_IDS"]
-        if not re.fullmatch(r"\d+(,\d+)*", text):
-            raise DistributedError(f"JAX_LOCAL_DEVICE_IDS={text!r}: it is a list of numbers, as in 0,1")
-        return tuple(map(int, text.split(",")))
-    if step is None:
-        return None
-    if "CUDA_VISIBLE_DEVICES" in environ:
-        names = environ["CUDA_VISIBLE_DEVICES"].split(",")
-        seen = sum(name not in ("", "-1", "NoDevFiles") for name in names)
-    else:
-        seen = step.gpus_on_node
-    tasks = step.local_world_size
-    if seen == 0 or seen < step.gpus_on_node or tasks == 1:
-        return None  # no GPUs, or Slurm has shared them out already, or there is nobody to share with
-    if seen % tasks:
-        raise DistributedError(
-            f"SLURM_GPUS_ON_NODE={seen}: {seen} GPUs cannot be shared evenly by {tasks} tasks on {step.node}; "
-            f"ask for a multiple of the tasks: srun --ntasks-per-node={tasks} --gpus-per-task=1 python train.py"
-        )
-    share = seen // tasks
-    return tuple(range(share * step.local_rank, share * (step.local_rank + 1)))
+    return match[1] or match[2], checked_port(match[3], where) if match[3] is not None else None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import math
 import os
-import resource
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from srunbook.distributed._arguments import checked_timeout
+from srunbook.distributed._deadline import Deadline, call_within
+from srunbook.distributed._devices import allow_connections, forced_devices
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._info import DistributedInfo
 from srunbook.distributed._meeting import Watch, meet, release_when_listening
@@ -22,6 +22,9 @@ from srunbook.distributed._place import Place, find_place
 
 DEFAULT_TIMEOUT = 120.0
 """Seconds that the processes wait for each other."""
+
+JAX_SECONDS = 60
+"""How much longer JAX may wait by itself."""
 
 
 @dataclass
@@ -58,20 +61,23 @@ def initialize_distributed(
     A process has so many CPU devices: `cpu_devices`, else JAX_NUM_CPU_DEVICES, else what XLA_FLAGS says, else the CPUs
     of the task. Its GPUs are those that it sees, or its even share where the tasks of a node see each other's.
 
+    `timeout` bounds the whole call, on every process: all of them get the error when the first one's time is up.
+
     When a process dies or raises an exception, the others end at once, with a line on standard error that names it.
 
     Args:
         coordinator_address: Host of process 0, with or without `:port`.
         num_processes: Number of processes; comes with `process_id`.
         process_id: Number of this process, from 0.
-        port: The coordinator's port, 1024 to 65535.
-        local_device_ids: Numbers of this process's GPUs.
+        port: The coordinator's port, 1024 to 65535. For a single process it counts for nothing.
+        local_device_ids: Numbers of this process's GPUs, else JAX_LOCAL_DEVICE_IDS. On CPUs they count for nothing.
         cpu_devices: Number of CPU devices of this process.
-        timeout: Seconds that the processes wait for each other.
+        timeout: Seconds that the call may take until all processes have started.
 
     Raises:
-        DistributedError: JAX was used before, the environment is that of half a step or of a heterogeneous one, or
-            not all processes have come in time. The message names the variable and the line that mends it.
+        DistributedError: An argument is wrong, JAX was used before, the environment is that of half a step or of a
+            heterogeneous one, or not all processes have come in time. The message names the variable and the line
+            that mends it.
     """
     arguments = {name: value for name, value in locals().items() if value is not None and name != "timeout"}
     if _STATE.info is not None:
@@ -81,15 +87,20 @@ def initialize_distributed(
                 f"{arguments}; a process is started once: call it without arguments to get what it returned"
             )
         return _STATE.info
-    if not 0 < timeout < math.inf:
-        raise DistributedError(f"timeout={timeout}: it is a number of seconds, as in timeout=120")
-    place = find_place(**arguments)
+    deadline = Deadline.after(checked_timeout(timeout))
     import jax
 
+    place = find_place({**os.environ, "JAX_PLATFORMS": _platforms(jax)}, **arguments)
     _check_untouched(jax)
     if place.cpu_devices is not None:
         jax.config.update("jax_num_cpu_devices", place.cpu_devices)  # type: ignore[no-untyped-call]
-    watch = _start(jax, place, timeout) if place.num_processes > 1 else None
+    watch = None
+    if place.num_processes > 1:
+        watch = _start(jax, place, deadline)
+    elif place.local_device_ids:
+        ids = ",".join(map(str, place.local_device_ids))
+        for name in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
+            jax.config.update(name, ids)  # type: ignore[no-untyped-call]
     info = DistributedInfo(
         process_id=place.process_id,
         num_processes=place.num_processes,
@@ -103,6 +114,11 @@ def initialize_distributed(
     )
     _STATE.info, _STATE.arguments = info, arguments
     return info
+
+
+def _platforms(jax: Any) -> str:
+    """What JAX is told to use, by JAX_PLATFORMS or by the program."""
+    return jax.config.jax_platforms or ""
 
 
 def _check_untouched(jax: Any) -> None:
@@ -122,29 +138,14 @@ def _check_untouched(jax: Any) -> None:
         )
 
 
-def _start(jax: Any, place: Place, timeout: float) -> Watch:
+def _start(jax: Any, place: Place, deadline: Deadline) -> Watch:
     """Meets the others, starts JAX with them, and watches over them from then on."""
-    _allow_connections()
-    deadline = time.monotonic() + timeout
-    lines = meet(place, timeout)
-    release_when_listening(place, lines)
+    told = jax.config.jax_num_cpu_devices
+    devices = told if told > 0 else forced_devices(os.environ.get("XLA_FLAGS", ""))
+    allow_connections(place.num_processes, devices, _platforms(jax))
+    lines = meet(place, deadline)
+    release_when_listening(place, lines, deadline)
     watch = Watch(place, lines)
-    address = place.coordinator_address or ""
-    try:
-        jax.distributed.initialize(
-            coordinator_address=address,
-            num_processes=place.num_processes,
-            process_id=place.process_id,
-            local_device_ids=list(place.local_device_ids) if place.local_device_ids else None,
-            cluster_detection_method="deactivate",
-            initialization_timeout=max(30, math.ceil(deadline - time.monotonic())),
-        )
-    except Exception as error:
-        watch.leave()
-        raise DistributedError(
-            f"rank {place.process_id} met the others at {address}, but JAX did not start: {error}. Another port may "
-            "help: export JAX_COORDINATOR_PORT=54321; srun python train.py"
-        ) from error
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -152,16 +153,36 @@ def _start(jax: Any, place: Place, timeout: float) -> Watch:
         watch.fail(_one_line(error))
 
     sys.excepthook = hook
+    address = place.coordinator_address or ""
+    who = f"rank {place.process_id} met the others at {address}, but"
+
+    def initialize() -> None:
+        jax.distributed.initialize(
+            coordinator_address=address,
+            num_processes=place.num_processes,
+            process_id=place.process_id,
+            local_device_ids=list(place.local_device_ids) if place.local_device_ids else None,
+            cluster_detection_method="deactivate",
+            # When its own time is up, JAX ends the process, and nobody hears why: ours has to be up before.
+            initialization_timeout=math.ceil(max(0, deadline.left)) + JAX_SECONDS,
+        )
+
+    try:
+        call_within(deadline, initialize)
+    except Exception as error:
+        raise DistributedError(
+            f"{who} JAX did not start: {error}. Another port may help: export JAX_COORDINATOR_PORT=54321; "
+            "srun python train.py"
+        ) from error
+    try:
+        call_within(deadline, jax.devices)
+    except TimeoutError as error:
+        raise DistributedError(
+            f"{who} JAX has not found the devices of all: {error}. Is a node or a GPU stuck? Leave it out: "
+            "srun --exclude=node1 python train.py"
+        ) from error
     atexit.register(_leave, jax, watch)
     return watch
-
-
-def _allow_connections() -> None:
-    """Lets this process open as many files as it may: each of its CPU devices is connected to each one elsewhere."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != most:
-        with contextlib.suppress(OSError, ValueError):  # then JAX says what it could not open
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _one_line(error: BaseException) -> str:
