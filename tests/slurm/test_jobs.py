@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generated_jobs import Site, generated
 
 from srunbook import cluster, jobs
 from srunbook.cluster import Specification, State
@@ -21,7 +21,23 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "generate_slurm_script.py"
 CONFIGURATIONS = sorted((ROOT / "examples" / "slurm_configs").glob("*.yaml"))
 
+THERE = Site(
+    nodes=16,
+    cpus=72,
+    gpus=8,
+    memory=1024 << 20,
+    words={
+        "partition": ("batch", "debug", "preempt", "compute"),
+        "account": ("research",),
+        "constraint": ("a100", "gpu-bw"),
+        "gpu": ("a100",),
+    },
+    wrong=0,
+)
+"""What the cluster of the fixture `site` has."""
+
 HOSTILE = ["a b", "it's", '"', "\\", "$HOME", "$(touch owned)", "`touch owned`", "*", "#SBATCH --nodes=99", "日本", ""]
+"""Few, so that what shows them is one short line of the log."""
 
 SHOW = """\
 import json, os, sys
@@ -35,43 +51,6 @@ def rendered(**values: Any) -> str:
     return jobs.render(jobs.specify(Layer("here", values)).specification)
 
 
-def sample() -> Iterator[str]:
-    """Scripts that fit on four nodes of 16 CPUs and four GPUs, each drawn at random; the same ones each time."""
-    chance = random.Random(20261120)
-    optional: dict[str, list[Any]] = {
-        "name": ["my_job", "a.b-c"],
-        "time_limit": ["00:05:00", "0-12:00:00", "20:00:00"],
-        "partition": ["batch", "preempt", "preempt,batch"],
-        "account": ["research"],
-        "constraint": ["a100", "a100|a100"],
-        "modules_to_load": [["dl", "python"]],
-        "env_vars": [{"A": text} for text in HOSTILE],
-        "coordinator_port": [12345],
-        "output": ["%x_%j.out", "runs/%j.log"],
-        "requeue": [True, False],
-        "signal": ["USR1@120", "TERM@30"],
-        "exclusive": [True, False],
-        "virtual_environment": ["~/jax-env", "/a b"],
-        "devices_per_process": [1],
-    }
-    for number in range(60):
-        values: dict[str, Any] = {
-            "framework": ("jax", "torchrun", "lightning", "gloo")[number % 4],
-            "script": chance.choice(["train.py", "a b.py", "$x.py"]),
-            "arguments": chance.sample(HOSTILE, 3),
-            "nodes": chance.randint(1, 4),
-            "cpus_per_node": chance.choice([4, 8, 16]),
-            chance.choice(["memory_per_cpu", "memory_per_node"]): chance.choice(["4G", "3000M", "1048576K"]),
-        }
-        if values["framework"] != "gloo" and chance.random() < 0.5:
-            values |= {"platform": "gpu", "gpus_per_node": chance.choice([4, "a100:2", 1])}
-        for name, choices in optional.items():
-            jax_on_cpu = values["framework"] == "jax" and "platform" not in values
-            if chance.random() < 0.4 and (name != "devices_per_process" or jax_on_cpu):
-                values[name] = chance.choice(choices)
-        yield rendered(**values)
-
-
 def refused_by_slurm(state: State, folder: Path) -> str:
     """What `sbatch --test-only` refuses of the scripts in a folder."""
     first, *others = sorted(folder.glob("*.sbatch"))
@@ -83,36 +62,51 @@ def refused_by_slurm(state: State, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def site(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
+def site(slurm: State) -> Iterator[State]:
     """A cluster that claims what the sites of the presets have, and the partition of the examples."""
-    name = f"{pytestconfig.getoption('--cluster')}-site-{generation.replace('.', '-')}"
+    name = f"{slurm.specification.name}-site"
     cluster.down(name)
     state = cluster.up(
         Specification(
             name=name,
-            slurm=generation,
-            nodes=16,
-            cpus=72,
+            slurm=slurm.specification.slurm,
+            nodes=THERE.nodes,
+            cpus=THERE.cpus,
             memory="1024G",
-            gpus_per_node=8,
-            features=("a100", "gpu-bw"),
+            gpus_per_node=THERE.gpus,
+            features=THERE.words["constraint"],
         ),
         say=print,
     )
-    made = cluster.capture(state, ["scontrol", "create", "PartitionName=compute", "Nodes=ALL"], user=None)
-    assert made.returncode == 0, made.stderr
+    partitions = [("create", "compute"), *(("update", known) for known in ("batch", "debug", "preempt"))]
+    for word, partition in partitions:
+        command = ["scontrol", word, f"PartitionName={partition}", "Nodes=ALL", "MaxTime=UNLIMITED"]
+        made = cluster.capture(state, command, user=None)
+        assert made.returncode == 0, made.stderr
     yield state
     cluster.down(name)
 
 
-def test_slurm_takes_a_sample(slurm: State, tmp_path: Path) -> None:
-    """Slurm would take each accepted specification that fits on the cluster."""
-    for number, text in enumerate(sample()):
-        (tmp_path / f"{number:02}.sbatch").write_text(text, encoding="utf-8")
-    refused = refused_by_slurm(slurm, tmp_path)
+def test_slurm_takes_a_sample(site: State, tmp_path: Path) -> None:
+    """Slurm would take each accepted specification that fits on the cluster; every field is drawn, extremes too."""
+    trial = generated(tmp_path / "scripts", 150, THERE)
+    refused = refused_by_slurm(site, trial.folder)
 
-    assert len(list(tmp_path.iterdir())) == 60
+    assert len(trial.accepted) >= 100
     assert refused == ""
+
+
+def test_slurm_takes_the_limits(site: State, tmp_path: Path) -> None:
+    """Slurm takes the largest values of fields for which a cluster needs nothing, and no signal a second earlier."""
+    size = {"script": "train.py", "nodes": 16, "cpus_per_node": 72, "processes_per_node": 72}
+    text = rendered(**size, time_limit="999-23:59:59", signal="USR1@65535", name="x" * 64, output=f"{'x' * 126}%j")
+    (tmp_path / "0.sbatch").write_text(text, encoding="utf-8")
+    (tmp_path / "1.sbatch").write_text(text.replace("@65535", "@65536"), encoding="utf-8")
+
+    assert refused_by_slurm(site, tmp_path).splitlines()[:2] == [
+        "1.sbatch",
+        "sbatch: error: Invalid --signal specification",
+    ]
 
 
 def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
@@ -125,7 +119,20 @@ def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
     assert all(f"{number}.sbatch\n" in refused for number in range(3))
 
 
-def test_slurm_takes_profiles_and_examples(slurm: State, site: State, tmp_path: Path) -> None:
+def test_slurm_counts_memory_of_an_exclusive_node(site: State, tmp_path: Path) -> None:
+    """Where a job has a node to itself, Slurm counts memory for all its CPUs, and otherwise for those asked for."""
+    size = {"script": "train.py", "nodes": 1, "cpus_per_node": 8, "memory_per_cpu": "32G"}
+    for exclusive in (False, True):
+        text = rendered(**size, exclusive=exclusive)
+        (tmp_path / f"{exclusive}.sbatch").write_text(text, encoding="utf-8")
+
+    assert refused_by_slurm(site, tmp_path).splitlines() == [
+        "True.sbatch",
+        "allocation failure: Requested node configuration is not available",
+    ]
+
+
+def test_slurm_takes_profiles_and_examples(site: State, tmp_path: Path) -> None:
     """On a cluster as the presets describe it, Slurm would take every profile, preset and example."""
     for profile in jobs.PROFILES:
         for name in jobs.CLUSTERS:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import get_args
 
 import jsonschema
 import pytest
 
-from srunbook import jobs
+from srunbook import distributed, jobs
 from srunbook.jobs import JobError, JobSpecification, Layer
 from srunbook.jobs._specification import choices
 
+ROOT = Path(__file__).resolve().parents[2]
 MINIMUM = {"nodes": 2, "cpus_per_node": 8, "script": "train.py"}
 
 
@@ -134,6 +137,7 @@ modules_to_load:
         ("env_vars:\n  PATH: /x", ["a.yaml:2: the variable PATH", "the shell sets it"]),
         ("env_vars: {SLURM_NTASKS: '3'}", ["SLURM_NTASKS", "Slurm sets it"]),
         ("env_vars: {RANK: '3'}", ["RANK", "for each process"]),
+        ("env_vars: {JAX_NUM_CPU_DEVICES: '3'}", ["JAX_NUM_CPU_DEVICES", "see devices_per_process"]),
         ("env_vars: {SRUN_ARGS: '3'}", ["SRUN_ARGS", "the script uses"]),
         ("env_vars: [A]", ["env_vars is ['A']"]),
         ("modules_to_load: gcc", ["modules_to_load is 'gcc'"]),
@@ -144,6 +148,27 @@ modules_to_load:
         ("output: ../%j.out", ["output is"]),
         ("signal: USR1", ["signal is 'USR1'", "USR1@120"]),
         ("signal: KILL@60", ["signal is 'KILL@60'"]),
+        ("signal: USR1@65536\ntime_limit: 7-00:00:00", ["a.yaml:1: signal is 'USR1@65536'", "1 to 65535", "USR1@120"]),
+        ("signal: USR1@0", ["signal is 'USR1@0'", "1 to 65535"]),
+        ("signal: USR1@600\ntime_limit: 00:10:00", ["a.yaml:1: signal 'USR1@600' comes before", "600 seconds"]),
+        ("output: -%j.out", ["output is '-%j.out'", "begins with", "logs/svgd_%j.out"]),
+        ("output: logs/.%j", ["output is 'logs/.%j'"]),
+        (f"output: '{'%x' * 4}%j'\nname: {'x' * 64}", ["a.yaml:1: output", "266 letters", "255"]),
+        ("processes_per_node: 513\ncpus_per_node: 513", ["processes_per_node is 513", "1 to 512"]),
+        (f"partition: {'x' * 257}", ["partition is 'xxx", "256"]),
+        (f"constraint: {'x' * 257}", ["constraint is 'xxx", "256"]),
+        ("platform: gpu\ngpus_per_node: gpu:4", ["gpus_per_node 'gpu:4' has no type", "a100:4"]),
+        ("virtual_environment: /a:b", ["virtual_environment '/a:b' has a colon"]),
+        ("virtual_environment: '~/a '", ["virtual_environment is '~/a '", "begins or ends with a space"]),
+        ("container_image: 'a.sif\u200b'", ["container_image is 'a.sif\\u200b'", "nobody sees"]),
+        ("script: ' '", ["script is ' '", "begins or ends with a space"]),
+        ("script: 'a.py '", ["script is 'a.py '"]),
+        ("script: '\u00a0a.py'", ["script is '\\xa0a.py'"]),
+        ("script: ~/a.py", ["script is '~/a.py'", "stand for itself"]),
+        ("n\N{CYRILLIC SMALL LETTER O}des: 2", ["unknown key 'n\\u043edes'", "did you mean nodes?"]),
+        ("\N{FULLWIDTH LATIN SMALL LETTER N}odes: 2", ["did you mean nodes?"]),
+        ("nodes: 1e3", ["nodes is 1000.0"]),
+        ("exclusive: yes", ["exclusive is 'yes'", "true or false"]),
         ("gpus_per_node: 4", ["a.yaml:1: gpus_per_node 4 goes with platform: gpu"]),
         ("gpus_per_node: a100", ["gpus_per_node is 'a100'"]),
         ("platform: gpu", ["a.yaml:1: platform 'gpu' needs GPUs"]),
@@ -183,7 +208,13 @@ def test_refused(text, parts):
         ("nodes: \x07", "a.yaml:1: no YAML"),
         ("a: " + "[" * 5000, "no YAML"),
         ("nodes: " + "9" * 5000, "no YAML"),
-        ("x: 2026-99-99", "no YAML"),
+        ("nodes: 0x" + "f" * 5000, "a.yaml:1: no YAML"),
+        ("x: 2026-99-99", "a.yaml:1: no YAML"),
+        ("nodes: 2\nx: !!bool x", "a.yaml:2: no YAML that can be read: 'x' is no bool"),
+        ("nodes: 2\nx: !!int x", "a.yaml:2: no YAML that can be read: 'x' is no int"),
+        ("[a, b]: 2", "a.yaml:1: a key is a list"),
+        ("env_vars: {[a]: b}", "a.yaml:1: a key is a list"),
+        ("env_vars:\n  <<: {A: b}", "a.yaml:2: '<<' is not read here"),
     ],
 )
 def test_no_configuration(text, part):
@@ -196,6 +227,73 @@ def test_all_problems_at_once():
     lines = refusal("nodes: x\nfoo_bar_baz: 1\ntime_limit: y\n").splitlines()
 
     assert [line.split(": ")[0] for line in lines] == ["a.yaml:1", "a.yaml:2", "a.yaml:3"]
+
+
+def test_many_problems_are_told_in_few_lines():
+    """Of thousands of wrong keys the first 20 are told, and how many are left; a nest of lists is no long text."""
+    lines = refusal("".join(f"key{number}: 1\n" for number in range(3000))).splitlines()
+    nest = refusal("a: &a [1, 1]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\narguments: [*c, *c]").splitlines()
+
+    assert len(lines) == 21
+    assert lines[-1] == "and 2980 more. Mend these first"
+    assert max(map(len, nest)) < 600
+
+
+def test_limits_are_taken():
+    """The largest values that are allowed are taken: no limit is one lower than what is said."""
+    most = specified(
+        nodes=10000,
+        cpus_per_node=1024,
+        processes_per_node=512,
+        memory_per_cpu="999999999T",
+        time_limit="999-23:59:59",
+        signal="USR1@65535",
+        output="x" * 100 + "/" + "x" * 10 + "%j",
+        name="x" * 64,
+        partition="x" * 256,
+    )
+
+    assert (most.signal, most.seconds) == ("USR1@65535", 1000 * 86400 - 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "count", "advice"),
+    [
+        ({"nodes": 1, "cpus_per_node": 1024}, 0, None),
+        ({"nodes": 2, "cpus_per_node": 8}, 128, None),
+        ({"nodes": 4, "cpus_per_node": 14}, 812, None),
+        ({"nodes": 4, "cpus_per_node": 15}, 930, "--set devices_per_process=5 makes it 110"),
+        ({"nodes": 4, "cpus_per_node": 16}, 1056, "--set devices_per_process=8 makes it 272"),
+        ({"nodes": 2, "cpus_per_node": 32}, 2048, "--set devices_per_process=16 makes it 512"),
+        ({"nodes": 8, "cpus_per_node": 32}, 8384, "--set devices_per_process=8 makes it 560"),
+        ({"nodes": 4, "cpus_per_node": 32, "processes_per_node": 2}, 2144, "--set devices_per_process=8 makes it 560"),
+        ({"nodes": 4, "cpus_per_node": 16, "devices_per_process": 8}, 272, None),
+        ({"nodes": 463, "cpus_per_node": 2}, 2774, "--set devices_per_process=1 makes it 924"),
+        ({"nodes": 464, "cpus_per_node": 2}, 2780, "take fewer processes, or have the limit raised (ulimit -Hn)"),
+        ({"nodes": 8, "cpus_per_node": 32, "framework": "torchrun"}, 0, None),
+        ({"nodes": 8, "cpus_per_node": 32, "platform": "gpu", "gpus_per_node": 4}, 0, None),
+    ],
+)
+def test_connections(values, count, advice):
+    """With k of D devices in each of P processes it is k(D-1) + k(P-1); near 1024 the most that fit are named."""
+    one = specified(**values)
+
+    assert jobs.connections(one) == count
+    assert jobs.advice(one) == advice
+
+
+def test_connections_are_near_those_measured():
+    """With several processes, what is foretold is at most the measured number, and misses it by fewer than OTHER_FILES.
+
+    So the sum with them, from which the advice follows, errs on the safe side.
+    """
+    measured = json.loads((ROOT / "bench" / "results" / "svgd_devices.json").read_text(encoding="utf-8"))
+    for row in measured["configurations"]:
+        layout = row["parameters"]
+        one = specified(nodes=layout["processes"], cpus_per_node=layout["devices_per_process"])
+        for count in row["samples"]["connections"]:
+            assert 0 <= count - jobs.connections(one) < distributed.OTHER_FILES, row["name"]
+        assert (jobs.advice(one) is None) == (layout["with_1024_files"] == "runs"), row["name"]
 
 
 def test_empty_file(tmp_path):
@@ -268,6 +366,7 @@ def test_one_of_a_pair_takes_back_the_other():
         ("node=1", "did you mean nodes?"),
         ("exclusive=yes", "exclusive is 'yes'"),
         ("nodes.x=1", "nodes has no parts"),
+        ("nodes.=1", "nodes has no parts"),
         ("env_vars=A", "which variable?"),
         ("env_vars.PATH=/x", "the variable PATH cannot be set"),
         ("name=a\nb", "control character"),

@@ -34,6 +34,19 @@ def generate(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.parametrize("name", [b"a\xff.yaml", b"a\nb.yaml"])
+def test_name_of_a_file_that_is_no_text(tmp_path, name):
+    """A configuration whose name cannot stand in a comment is refused in one line, and nothing is written."""
+    path = os.fsencode(tmp_path) + b"/" + name
+    with open(path, "wb") as stream:  # noqa: PTH123 - a name of bytes
+        stream.write(b"profile: small\nscript: a.py\n")
+    command = [Path(sys.executable).with_name("srunbook"), "generate", "--config", path]
+    result = subprocess.run(command, capture_output=True, check=False)
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"a comment has one line of UTF-8" in result.stderr
+
+
 def test_standard_output_is_the_script_alone(generate):
     """Standard output is the script, byte for byte what the library renders, and nothing is said beside it."""
     result = generate(*SMALL, "--", "--epochs", "3")
@@ -93,6 +106,50 @@ def test_other_files_are_kept(generate, tmp_path):
     assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine\n"
 
 
+def test_configuration_is_kept(generate, tmp_path):
+    """A configuration is not overwritten by its script, also where its comment looks like that of a script."""
+    text = "# Made by: hand\nprofile: small\nscript: a.py\n"
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    result = generate("--config", "a.yaml", "--output", "a.yaml")
+
+    assert result.exit_code == 2
+    assert (tmp_path / "a.yaml").read_text(encoding="utf-8") == text
+
+
+def test_link_stays_a_link(generate, tmp_path):
+    """Where the output is a link to a script of this command, or to nothing yet, that file is written."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "link").symlink_to("scripts/submit.sh")
+
+    for nodes in "23":
+        assert generate(*SMALL, "--set", f"nodes={nodes}", "--output", "link").exit_code == 0
+        assert (tmp_path / "link").is_symlink()
+        assert f"--nodes={nodes}" in (tmp_path / "scripts" / "submit.sh").read_text(encoding="utf-8")
+
+
+def test_link_to_another_file_is_kept(generate, tmp_path):
+    """A link to a file that the command did not make, or to itself, is refused or fails, and stays."""
+    (tmp_path / "train.py").write_text("mine\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("train.py")
+
+    assert generate(*SMALL, "--output", "link").exit_code == 2
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine\n"
+
+
+@pytest.mark.parametrize("what", [SMALL, ("--schema",), ("--list-profiles",)])
+@pytest.mark.parametrize(("shell", "said"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_standard_output_that_takes_nothing(what, shell, said):
+    """A full disk or no standard output at all ends with status 1 and one line, and never as if all were well."""
+    command = [Path(sys.executable).with_name("srunbook"), "generate", *what]
+    result = subprocess.run(
+        ["bash", "-c", f'"$@" {shell}', "-", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert said in result.stderr
+
+
 def test_folder_of_the_output_is_missing(generate, tmp_path):
     """An output in a folder that is not there is refused, and the folder is not made."""
     result = generate(*SMALL, "--output", "jobs/submit.sh")
@@ -133,6 +190,10 @@ def test_output_that_cannot_be_written(generate, tmp_path, monkeypatch):
         ((*SMALL, "--", "\x1b[31m"), ["arguments[0] is '\\x1b[31m'"]),
         ((*SMALL, "--set", "env_vars.A=\x1b[31m"), ["--set 'env_vars.A"]),
         ((*SMALL, "--epochs", "3"), ["No such option '--epochs'"]),
+        ((*SMALL, "--explain", "--output", "a.sbatch"), ["--explain is for reading", "Leave out"]),
+        (("--profile", "small", "--script", " "), ["--script: script is ' '"]),
+        ((*SMALL, "--set", "nodes= 2"), ["nodes is ' 2'", "1 to 10000. It begins or ends with a space"]),
+        ((*SMALL, "--set", "output=-%j.out"), ["output is '-%j.out'"]),
     ],
 )
 def test_bad_input(generate, arguments, parts):
@@ -146,16 +207,55 @@ def test_bad_input(generate, arguments, parts):
 
 
 def test_list_of_profiles(generate):
-    """The profiles are listed with their nodes, CPUs and devices."""
-    rows = [line.split() for line in generate("--list-profiles").stdout.splitlines()]
+    """The profiles are listed with their nodes, CPUs, devices and connections, and the way out of too many."""
+    *lines, empty, note = generate("--list-profiles").stdout.splitlines()
+    rows = [line.split() for line in lines]
 
-    assert [(row[0], row[1], row[4], row[7]) for row in rows] == [
-        ("debug", "1", "4", "4"),
-        ("small", "2", "8", "16"),
-        ("medium", "4", "16", "64"),
-        ("large", "8", "16", "128"),
-        ("production", "8", "32", "256"),
+    assert [(row[0], row[1], row[4], row[7], row[11]) for row in rows] == [
+        ("debug", "1", "4", "4", "0"),
+        ("small", "2", "8", "16", "128"),
+        ("medium", "4", "16", "64", "1056"),
+        ("large", "8", "16", "128", "2144"),
+        ("production", "8", "32", "256", "8384"),
     ]
+    assert [" ".join(row[13:]) for row in rows] == [
+        "",
+        "",
+        "(--set devices_per_process=8 makes it 272)",
+        "(--set devices_per_process=8 makes it 560)",
+        "(--set devices_per_process=8 makes it 560)",
+    ]
+    assert (empty, note.split(":")[0]) == ("", "connections")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), True),
+        (("--output", "a.sbatch"), True),
+        (("--set", "devices_per_process=8"), False),
+        (("--framework", "torchrun"), False),
+        (("--set", "nodes=1"), False),
+    ],
+)
+def test_many_connections_are_noted(generate, more, told):
+    """Where processes have more connections than many systems allow files, standard error says so, and the way out."""
+    result = generate("--profile", "medium", "--script", "train.py", *more)
+    note = "note: each process has about 1056 connections, and many systems let it open 1024 files: --set devices"
+
+    assert result.exit_code == 0
+    assert result.stderr.count("\n") == int(told)
+    assert (note in result.stderr) == told
+    assert "connections" not in result.stdout
+
+
+def test_connections_are_explained(generate):
+    """--explain says how many connections follow from the devices, and what to set where they are many."""
+    few, many = (generate("--profile", name, "--script", "a.py", "--explain") for name in ("small", "medium"))
+
+    assert "about 128 connections, each an open file [devices_per_process: default]" in few.stdout
+    assert "about 1056 connections, each an open file, and many systems allow 1024: --set devices_per" in many.stdout
+    assert (few.stderr, many.stderr) == ("", "")
 
 
 def test_explanation(generate):

@@ -9,15 +9,12 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pydantic
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from generated_jobs import FATAL, SEED, Site, Trial, generated
 
 from srunbook import jobs
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -28,142 +25,12 @@ from srunbook.jobs._template import NOTE, explained, rendered, source, template
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "bench" / "results" / "generate.json"
-SEED = 20261120
-
-HOSTILE = [
-    *("a b", "it's", '"', "'", "''", "\\", "a\\", "\\'", "$HOME", "${X:-y}", "$(touch owned)", "`touch owned`", "$"),
-    *("; touch owned", "&& x", "| x", "> owned", "< x", "(", ")", "{a,b}", "*", "?", "[x]", "!x", "#", "# x", " #x"),
-    *("~", "~/x", "a=b", "a,b", "--x=a,b", "-", "--", "=", "%j", "{{ name }}", "{% if x %}", "{#", "#SBATCH --nodes=9"),
-    *("é", "日本", "\N{RIGHT SINGLE QUOTATION MARK}", "“x”", "\u00a0", "\u200b", "👩\u200d💻", " ", "", "\N{EN DASH}x"),
-    *(
-        "then",
-        "done",
-        "do",
-        "fi",
-        "in",
-        "if",
-        "time",
-        "case",
-        "ls",
-        "echo",
-        "0",
-        "-n",
-        "--%j",
-        "a=",
-        "@",
-        "%",
-        "+",
-        ",",
-    ),
-]
-FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028", "\u202e"]
-
-calm = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
-texts = st.one_of(st.sampled_from(HOSTILE), calm, st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join))
-words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
-variables = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
-places = st.one_of(
-    st.sampled_from(["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]),
-    texts.map(lambda text: f"/x/{text}"),
-)
-memory = st.builds(lambda number, unit: f"{number}{unit}", st.integers(1, 512), st.sampled_from("KMGT"))
-FIELDS: dict[str, st.SearchStrategy[Any]] = {
-    "name": words,
-    "time_limit": st.sampled_from(["00:05:00", "12:00:00", "1-00:00:00", "7-1:59:59", "100:00:00"]),
-    "partition": st.sampled_from(["batch", "debug,batch"]),
-    "account": words,
-    "qos": words,
-    "constraint": st.sampled_from(["a100", "a100&x", "a100|v100"]),
-    "modules_to_load": st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+/@-]{0,9}", fullmatch=True), max_size=3),
-    "env_vars": st.dictionaries(variables, texts, max_size=4),
-    "coordinator_port": st.integers(1024, 65535),
-    "output": st.sampled_from(["%x_%j.out", "logs/svgd_%j.out", "l/%j", "a.b/%x-%j.log"]),
-    "requeue": st.booleans(),
-    "signal": st.sampled_from(["USR1@120", "TERM@60", "CONT@1"]),
-    "exclusive": st.booleans(),
-    "arguments": st.lists(texts, max_size=4),
-}
-
-
-@st.composite
-def configurations(draw: st.DrawFn) -> dict[str, Any]:
-    """A configuration as somebody might write it: mostly allowed, with hostile texts, and sometimes wrong."""
-    processes = draw(st.sampled_from([1, 1, 2, 4]))
-    made: dict[str, Any] = {
-        "script": draw(
-            st.one_of(st.sampled_from(["train.py", "a b/c'd.py", "./-x.py", "$HOME.py"]), texts.map("x".__add__))
-        ),
-        "framework": draw(st.sampled_from(choices("framework"))),
-        "nodes": draw(st.integers(1, 64)),
-        "cpus_per_node": processes * draw(st.integers(1, 32)),
-    }
-    for name, strategy in FIELDS.items():
-        if draw(st.booleans()):
-            made[name] = draw(strategy)
-    if draw(st.booleans()):
-        made["processes_per_node"] = processes
-    if draw(st.booleans()):
-        made[draw(st.sampled_from(["memory_per_cpu", "memory_per_node"]))] = draw(memory)
-    if draw(st.booleans()):
-        made[draw(st.sampled_from(["virtual_environment", "container_image"]))] = draw(places)
-    if made["framework"] != "gloo" and draw(st.integers(0, 2)) == 0:
-        made |= {"platform": "gpu", "gpus_per_node": draw(st.sampled_from([processes, f"a100:{processes}"]))}
-    if draw(st.integers(0, 3)) == 3:
-        name = draw(st.sampled_from([*FIELDS, "script", "nodes", "gpus_per_node", "container_image"]))
-        wrong = draw(st.one_of(st.sampled_from(FATAL), texts, st.integers(), st.none(), st.booleans()))
-        kind = type(made.get(name))
-        made[name] = [wrong] if kind is list else {"A": wrong} if kind is dict else wrong
-    return made
-
-
-@dataclass
-class Trial:
-    """What came of many configurations.
-
-    Args:
-        folder: Where the accepted scripts are.
-        accepted: Specifications with their scripts.
-        refused: The framework of each that was refused.
-    """
-
-    folder: Path
-    accepted: list[tuple[JobSpecification, Path]] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-
-    def attempt(self, values: dict[str, Any]) -> None:
-        """Renders one configuration, if it is accepted."""
-        try:
-            job = jobs.specify(Layer("here", values))
-            text = jobs.render(job.specification, made_by=f"srunbook generate --script {values['script']!r}")
-        except JobError:
-            self.refused.append(values["framework"])
-            return
-        path = self.folder / f"{len(self.accepted):05}.sbatch"
-        path.write_bytes(text.encode())
-        self.accepted.append((job.specification, path))
-
-
-def generated(folder: Path, count: int) -> Trial:
-    """Tries as many configurations, the same ones each time."""
-    folder.mkdir()
-    trial = Trial(folder)
-    chosen = settings(
-        max_examples=count,
-        derandomize=count < 1000,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    run = chosen(given(configurations())(trial.attempt))
-    (run if count < 1000 else hypothesis.seed(SEED)(run))()
-    return trial
 
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """300 configurations."""
-    return generated(tmp_path_factory.mktemp("jobs") / "scripts", 300)
+    return generated(tmp_path_factory.mktemp("jobs") / "scripts", 300, Site())
 
 
 def shellcheck(scripts: list[Path]) -> list[str]:
@@ -202,7 +69,7 @@ def test_generated_scripts_are_clean(trial):
     """Every accepted specification gives a script that bash and shellcheck have nothing to say about."""
     scripts = [path for _, path in trial.accepted]
 
-    assert len(scripts) >= 150
+    assert len(scripts) >= 200
     assert len(trial.refused) >= 20
     assert bash_n(scripts) == []
     assert shellcheck(scripts) == []
@@ -304,26 +171,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ENVIRONMENT = {
+    "JAX_IMAGE": "jax.sif",
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_NAME": "x",
+    "SLURM_JOB_NODELIST": "node1",
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURM_CPUS_PER_TASK": "8",
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "1",
+    "SLURM_LOCALID": "0",
+}
+"""What Slurm and the site set, beside HOME and PATH."""
+
+
+def environment(place: Path) -> dict[str, str]:
+    """The environment of the batch shell."""
+    return {**ENVIRONMENT, "HOME": str(place), "PATH": f"{place / 'bin'}:/usr/bin:/bin"}
+
+
 def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """Runs a script as the batch shell would; returns the arguments and the environment that the program got."""
     (place / "x_7.out").touch()
     result = subprocess.run(
         ["bash", script, *arguments],
         cwd=place,
-        env={
-            "PATH": f"{place / 'bin'}:/usr/bin:/bin",
-            "HOME": str(place),
-            "JAX_IMAGE": "jax.sif",
-            "SLURM_JOB_ID": "7",
-            "SLURM_JOB_NAME": "x",
-            "SLURM_JOB_NODELIST": "node1",
-            "SLURM_JOB_NUM_NODES": "1",
-            "SLURM_CPUS_PER_TASK": "8",
-            "SLURM_GPUS_ON_NODE": "4",
-            "SLURM_PROCID": "0",
-            "SLURM_NTASKS": "1",
-            "SLURM_LOCALID": "0",
-        },
+        env=environment(place),
         capture_output=True,
         text=True,
         check=False,
@@ -334,14 +207,53 @@ def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dic
     return words, dict(entry.split("=", 1) for entry in variables)
 
 
-def test_program_gets_exactly_what_was_given(place, trial):
-    """The program gets its arguments and variables as they were given, whatever stands in them; nothing else runs."""
-    for one, path in trial.accepted[:150]:
-        words, variables = received(place, path, "later", "$x y")
+def expected(one: JobSpecification, there: dict[str, str]) -> dict[str, str]:
+    """The whole environment that the program of a job ought to get, with eight CPUs, as task 0 of 1, on one node."""
+    there = {**there, "PYTHONUNBUFFERED": "1"}
+    if one.virtual_environment:
+        first, slash, rest = one.virtual_environment.partition("/")
+        known = {"~": there["HOME"], "$HOME": there["HOME"], "$JAX_IMAGE": there["JAX_IMAGE"]}
+        there["PATH"] = f"{known.get(first, first)}{slash}{rest}/bin:{there['PATH']}"
+    port = str(one.coordinator_port) if one.coordinator_port else None
+    if one.framework == "jax":
+        devices = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(one.devices_per_process or 8)}
+        there |= devices if one.platform == "cpu" else {}
+        there |= {"JAX_COORDINATOR_PORT": port} if port else {}
+    else:
+        there["OMP_NUM_THREADS"] = str(8 // one.processes if one.framework == "torchrun" else 8)
+    if one.framework == "gloo":
+        there |= {"MASTER_ADDR": "127.0.0.1", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    if one.framework in ("lightning", "gloo") and port:
+        there["MASTER_PORT"] = port
+    return there | one.env_vars
 
-        assert words[-len(one.arguments) - 3 :] == [one.script, *one.arguments, "later", "$x y"]
-        assert {name: variables[name] for name in one.env_vars} == one.env_vars
-        assert variables["PYTHONUNBUFFERED"] == one.env_vars.get("PYTHONUNBUFFERED", "1")
+
+def difference(place: Path, one: JobSpecification, path: Path, *more: str) -> str:
+    """Runs a script; says in what its program's arguments or environment are not exactly those of the job."""
+    words, variables = received(place, path, *more)
+    for name in ("PWD", "SHLVL", "_"):  # bash's own
+        del variables[name]
+    given = [one.script, *one.arguments, *more]
+    before = words[: -len(given)]
+    own = 5 + 2 * (one.signal is not None) if one.framework == "torchrun" else 0
+    if words[-len(given) :] != given or len(before) != own or not all(word.startswith("--") for word in before):
+        return f"{path.name}: arguments {words}, not {given}"
+    wanted = expected(one, environment(place))
+    if one.framework == "gloo" and not one.coordinator_port:  # the first that is free
+        assert 25007 <= int(variables["MASTER_PORT"]) < 32000
+        wanted["MASTER_PORT"] = variables["MASTER_PORT"]
+    differing = {name for name in wanted.keys() | variables.keys() if wanted.get(name) != variables.get(name)}
+    return f"{path.name}: other variables {sorted(differing)}" if differing else ""
+
+
+def test_program_gets_exactly_what_was_given(place, trial):
+    """Of every accepted job the program gets exactly the arguments and environment that were given; nothing else runs.
+
+    Where the job names a variable of the script or the site, the job's value is the one.
+    """
+    wrong = [difference(place, one, path, "later", "$x y") for one, path in trial.accepted]
+
+    assert [*filter(None, wrong)] == []
     assert not list(place.rglob("*owned*"))
 
 
@@ -354,6 +266,33 @@ def test_a_careless_script_is_seen(place, trial, tmp_path):
     path.write_text(jobs.render(one).replace("'a  b'", "a  b"), encoding="utf-8")
 
     assert received(place, path)[0] != ["a.py", "a  b"]
+    assert "arguments" in difference(place, one, path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("export A='$x'", 'export A="${x-}"'), ("export A='$x'", "export A='$x' B=1")]
+)
+def test_a_careless_environment_is_seen(place, tmp_path, wrong, right):
+    """A variable that is expanded, and one too many, are seen."""
+    one = jobs.specify(
+        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "env_vars": {"A": "$x"}})
+    ).specification
+    path = tmp_path / "careless.sbatch"
+    path.write_text(jobs.render(one), encoding="utf-8")
+    before = difference(place, one, path)
+    path.write_text(jobs.render(one).replace(wrong, right), encoding="utf-8")
+
+    assert (before, "variables" in difference(place, one, path)) == ("", True)
+
+
+def test_every_field_is_drawn(trial):
+    """Among the 300 are jobs with each field set, and each choice of those that have some."""
+    for name, info in JobSpecification.model_fields.items():
+        values = [getattr(one, name) for one, _ in trial.accepted]
+        default = info.get_default(call_default_factory=True)
+
+        assert sum(value != default for value in values) >= 10, name
+        assert not choices(name) or set(choices(name)) <= set(values), name
 
 
 @pytest.mark.parametrize("name", sorted(BASH_NAMES | SCRIPT_NAMES | LAUNCHER_NAMES | {"BASH_ENV", "SLURM_NTASKS"}))
@@ -493,25 +432,21 @@ def test_ten_thousand_specifications(tmp_path, pytestconfig, place):
     """10,000 specifications, once: every accepted one is clean, and gives the program what was given."""
     if not pytestconfig.getoption("--full"):
         pytest.skip("--full runs it; its result is in bench/results/generate.json")
-    trial = generated(tmp_path / "scripts", 10_000)
+    trial = generated(tmp_path / "scripts", 10_000, Site())
     scripts = [path for _, path in trial.accepted]
     syntax, findings = bash_n(scripts), shellcheck(scripts)
-    wrong = []
-    for one, path in trial.accepted:
-        words, variables = received(place, path)
-        same = words[-len(one.arguments) - 1 :] == [one.script, *one.arguments]
-        if not same or {name: variables[name] for name in one.env_vars} != one.env_vars:
-            wrong.append(str(path))
+    wrong = [*filter(None, (difference(place, one, path, "later", "$x y") for one, path in trial.accepted))]
     rows = []
-    for framework in choices("framework"):
+    for framework in [*choices("framework"), "another"]:
         own = {path.name for one, path in trial.accepted if one.framework == framework}
+        refused = sum(framework == (name if name in choices("framework") else "another") for name, _ in trial.refused)
 
         def among(lines: list[str], own: set[str] = own) -> list[float]:
             return [float(sum(bool(own & set(re.findall(r"\d{5}\.sbatch", line))) for line in lines))]
 
         counts = {
             "accepted": [float(len(own))],
-            "refused": [float(trial.refused.count(framework))],
+            "refused": [float(refused)],
             "findings_of_bash": among(syntax),
             "findings_of_shellcheck": among(findings),
             "other_arguments_or_environment": among(wrong),
@@ -527,13 +462,13 @@ def test_ten_thousand_specifications(tmp_path, pytestconfig, place):
                 "bash": program_version("bash"),
                 "shellcheck": program_version(str(Path(sys.executable).with_name("shellcheck"))),
                 "pydantic": pydantic.VERSION,
-                "hypothesis": hypothesis.__version__,
             },
             parameters={"specifications": 10_000, "seed": SEED},
         ),
     )
 
     assert (syntax, findings, wrong) == ([], [], [])
+    assert not list(place.rglob("*owned*"))
     assert len(trial.refused) + len(scripts) == 10_000
 
 

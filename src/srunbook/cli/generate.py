@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from srunbook.jobs import Job
 
 MARK = "# Made by: "
-"""What the line of a rendered script begins with that names the command."""
+"""What the third line of a rendered script begins with, which names the command."""
 
 
 @click.command(
@@ -65,11 +68,13 @@ def command(
     from srunbook import jobs
 
     if list_profiles:
-        click.echo(profiles())
+        emit(profiles())
         return
     if show_schema:
-        click.echo(schema_text(), nl=False)
+        emit(schema_text())
         return
+    if explain and output is not None:
+        refuse("--explain is for reading, and what it shows is no job script. Leave out --output or --explain")
     options = {"profile": profile, "cluster": cluster, "framework": framework, "script": script}
     try:
         layers = [jobs.read_config(Path(config))] if config is not None else []
@@ -84,15 +89,34 @@ def command(
             say(problem)
         sys.exit(2)
     if output is None:
-        click.echo(text.encode(), nl=False)
+        emit(text)
     else:
         write(Path(output), text)
+    way_out = jobs.advice(job.specification)
+    if way_out and not explain:
+        count = jobs.connections(job.specification)
+        say(f"note: each process has about {count} connections, and many systems let it open 1024 files: {way_out}")
 
 
 def say(text: str) -> None:
     """Tells what is wrong on standard error, without characters that a terminal would act upon."""
     printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     click.echo(f"srunbook generate: {printable}", err=True)
+
+
+def emit(text: str) -> None:
+    """Writes to standard output; what it does not take all of ends with status 1."""
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        click.echo(text.encode(), nl=False)
+    except BrokenPipeError:
+        raise  # click ends quietly
+    except OSError as error:
+        say(f"standard output: {error.strerror}; what was written there is no whole script")
+        with contextlib.suppress(OSError, AttributeError):
+            sys.stdout.close()  # or its rest is tried again at the end
+        sys.exit(1)
 
 
 def typed(
@@ -108,24 +132,26 @@ def typed(
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a script whole, over nothing but a script that this command made."""
+    """Writes a script whole, over nothing but a script that this command made; a link stays a link."""
     from srunbook.formats import write_whole
 
     try:
-        if not path.parent.is_dir():
-            refuse(f"--output {path}: there is no folder {path.parent}. Make it, or name another")
         if path.exists() and not (path.is_file() and ours(path)):
             refuse(f"--output {path}: it is there, and is no script that this command made. Choose another name")
-        write_whole(path, text)
+        target = Path(os.path.realpath(path))
+        if not target.parent.is_dir():
+            refuse(f"--output {path}: there is no folder {path.parent}. Make it, or name another")
+        write_whole(target, text)
     except (OSError, ValueError) as error:
         say(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written")
         sys.exit(1)
 
 
 def ours(path: Path) -> bool:
-    """Whether a file is a script that this command made: the third line says so."""
+    """Whether a file is a script that this command made: the first and the third line say so."""
     with path.open("rb") as stream:
-        return any(stream.readline(65536).startswith(MARK.encode()) for _ in range(3))
+        first, _, third = (stream.readline(65536) for _ in range(3))
+    return first == b"#!/bin/bash\n" and third.startswith(MARK.encode())
 
 
 def refuse(text: str) -> None:
@@ -135,18 +161,21 @@ def refuse(text: str) -> None:
 
 
 def profiles() -> str:
-    """The profiles, one on each line, with the devices that they make."""
+    """The profiles, one on each line, with the devices and connections that they make on CPUs."""
     from srunbook import jobs
 
     lines = []
     for name in jobs.PROFILES:
         one = jobs.specify(jobs.Layer("--profile", {"profile": name, "script": "train.py"})).specification
         nodes = f"{one.nodes} node{'s' * (one.nodes > 1)}"
+        way_out = jobs.advice(one)
         lines.append(
             f"{name:<12}{nodes:>7} x {one.cpus_per_node:>2} CPUs = {one.devices:>3} devices"
-            f"   {one.time_limit}   {one.memory_per_cpu} for each CPU"
+            f"   {one.time_limit}   {one.memory_per_cpu}/CPU   {jobs.connections(one):>4} connections"
+            f"{f' ({way_out})' if way_out else ''}\n"
         )
-    return "\n".join(lines)
+    lines.append("\nconnections: of each process, with JAX on CPUs. Each is an open file; many systems allow 1024.\n")
+    return "".join(lines)
 
 
 def schema_text() -> str:

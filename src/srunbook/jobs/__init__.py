@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from srunbook.jobs._config import parse_config, read_config, settings
+from srunbook.jobs._connections import advice, connections
 from srunbook.jobs._errors import JobError
 from srunbook.jobs._layers import Job, Layer, specify
 from srunbook.jobs._presets import CLUSTERS, PROFILES
@@ -26,6 +27,8 @@ __all__ = [
     "JobError",
     "JobSpecification",
     "Layer",
+    "advice",
+    "connections",
     "explain",
     "parse_config",
     "read_config",

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from srunbook.jobs._errors import JobError
 from srunbook.jobs._layers import Layer, known, problem_with_key
@@ -17,6 +18,9 @@ from srunbook.jobs._specification import kinds
 
 MAX_BYTES = 1 << 20
 """A larger file is no configuration."""
+
+MAX_NUMBER = 32
+"""Characters of a number."""
 
 
 def read_config(path: Path) -> Layer:
@@ -60,9 +64,10 @@ def parse_config(text: str, place: str) -> Layer:
     {'nodes': 4, 'time_limit': '12:00:00'}
     """
     try:
-        root = YAML(typ="safe", pure=True).compose(io.StringIO(text))
-        refuse_merges(root, place)
-        values = YAML(typ="safe", pure=True).load(io.StringIO(text))
+        yaml = YAML(typ="safe", pure=True)
+        root = yaml.compose(io.StringIO(text))
+        check(root, place, yaml.constructor)
+        values = yaml.constructor.construct_document(root) if root else None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{place}:{mark.line + 1}" if mark else place
@@ -71,6 +76,8 @@ def parse_config(text: str, place: str) -> Layer:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         reason = getattr(error, "reason", None) or str(error).splitlines()[0]
         raise JobError([f"{place}:{line}: no YAML: {reason}"]) from None
+    except JobError:
+        raise
     except (ValueError, TypeError, RecursionError) as error:
         raise JobError([f"{place}: no YAML that can be read: {str(error).splitlines()[0]}"]) from None
     if values is None:
@@ -82,11 +89,39 @@ def parse_config(text: str, place: str) -> Layer:
     return Layer(place, values, lines(root))
 
 
-def refuse_merges(root: Node | None, place: str) -> None:
-    """Refuses `<<`, which hides where a value comes from."""
-    for key, _ in root.value if isinstance(root, MappingNode) else []:
-        if key.tag == "tag:yaml.org,2002:merge":
-            raise JobError([f"{place}:{key.start_mark.line + 1}: '<<' is not read here: write the keys out"])
+def check(root: Node | None, place: str, constructor: SafeConstructor) -> None:
+    """Refuses keys that are no words, values that are not what they say, and `<<`, which hides a value's place."""
+    left = [root] if root else []
+    seen: set[int] = set()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            check_scalar(node, place, constructor)
+        elif isinstance(node, SequenceNode):
+            left += node.value
+        else:
+            for key, value in node.value:
+                where = f"{place}:{key.start_mark.line + 1}"
+                if key.tag == "tag:yaml.org,2002:merge":
+                    raise JobError([f"{where}: '<<' is not read here: write the keys out"])
+                if not isinstance(key, ScalarNode):
+                    raise JobError([f"{where}: a key is a list or a mapping. Write a word, as in nodes: 4"])
+                left += [key, value]
+
+
+def check_scalar(node: ScalarNode, place: str, constructor: SafeConstructor) -> None:
+    """Refuses a value that is not of the kind that its form or its tag says, such as a day 99."""
+    where = f"{place}:{node.start_mark.line + 1}: no YAML that can be read"
+    kind = str(node.tag).rpartition(":")[2]
+    if kind == "int" and len(node.value) > MAX_NUMBER:
+        raise JobError([f"{where}: a number of {len(node.value)} characters"])
+    try:
+        constructor.construct_object(node)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise JobError([f"{where}: {node.value[:40]!r} is no {kind}. Write it in quotes to have a text"]) from None
 
 
 def lines(root: Node) -> dict[tuple[Any, ...], int]:
@@ -122,10 +157,10 @@ def settings(options: Iterable[str]) -> list[Layer]:
         place = f"--set {option}" if option.isprintable() and len(option) <= 80 else f"--set {key[:40]!r}"
         if not sign:
             raise JobError([f"{place}: no '=' in it. Write a key and a value, as in --set nodes=4"])
-        field, _, name = key.partition(".")
+        field, dot, name = key.partition(".")
         if not known(field):
             raise JobError([problem_with_key(field, place)])
-        if name and field != "env_vars":
+        if dot and field != "env_vars":
             raise JobError([f"{place}: {field} has no parts. Write --set {field}=VALUE"])
         if field == "env_vars":
             if not name:

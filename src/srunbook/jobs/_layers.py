@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from srunbook.jobs._errors import JobError
 from srunbook.jobs._presets import CLUSTERS, PROFILES
-from srunbook.jobs._specification import JobSpecification, choices, kinds
+from srunbook.jobs._specification import UNSEEN, JobSpecification, choices, kinds
 
 PAIRS = (("memory_per_cpu", "memory_per_node"), ("virtual_environment", "container_image"))
 """Fields of which a job has one: a layer that sets one of them takes back the other of the layers below."""
@@ -44,8 +45,21 @@ OTHER_WORDS = {
 }
 """Words of Slurm and of habit, and the field that is meant."""
 
+MAX_PROBLEMS = 20
+"""Problems that are told at once."""
+
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
+_short.maxlevel = 2
+
+
+def shown(value: Any) -> str:
+    r"""A value as messages show it: short, in one line, and letters that look like those of ASCII by their numbers.
+
+    >>> print(shown("nodes"), shown("n\N{CYRILLIC SMALL LETTER O}des"), shown("\N{LATIN SMALL LETTER E WITH ACUTE}.py"))
+    'nodes' 'n\u043edes' 'é.py'
+    """
+    return re.sub("[\u0370-\u052f\uff00-\uffef]", lambda letter: ascii(letter[0])[1:-1], _short.repr(value))
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,8 @@ class Merged:
             if layer.values.get(one) is not None and layer.values.get(other) is None:
                 self.remove(other)
         for key, value in layer.values.items():
+            if not known(key):
+                continue
             if key == "env_vars" and isinstance(value, dict):
                 before = self.values.get(key)
                 self.values[key] = {**(before if isinstance(before, dict) else {}), **value}
@@ -150,14 +166,16 @@ def specify(*layers: Layer) -> Job:
         if isinstance(named.get(kind), str) and named[kind] in presets
     ]
     merged = Merged([*bases, *layers])
-    wrong = [problem_with_key(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
+    unknown = [(key, layer) for layer in layers for key in layer.values if not known(key)]
+    wrong = [problem_with_key(key, layer.origin(key)) for key, layer in unknown[:MAX_PROBLEMS]]
     try:
-        values = {key: value for key, value in merged.values.items() if known(key)}
-        specification = JobSpecification.model_validate(values)
+        specification = JobSpecification.model_validate(merged.values)
     except ValidationError as error:
         wrong += problems(error, merged)
     if wrong:
-        raise JobError(sorted(wrong, key=line_of))
+        more = max(len(wrong), len(unknown)) - MAX_PROBLEMS
+        told = sorted(wrong, key=line_of)[:MAX_PROBLEMS]
+        raise JobError([*told, f"and {more} more. Mend these first"] if more > 0 else told)
     return Job(specification, merged.origins)
 
 
@@ -178,7 +196,7 @@ def nearest(key: str) -> str | None:
     >>> nearest("node"), nearest("mem-per-cpu"), nearest("xyz")
     ('nodes', 'memory_per_cpu', None)
     """
-    plain = key.lower().replace("-", "_").strip("_ ")
+    plain = unicodedata.normalize("NFKC", key[:80]).lower().replace("-", "_").strip("_ ")
     found = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
     return OTHER_WORDS.get(found[0], found[0]) if found else None
 
@@ -187,7 +205,7 @@ def problem_with_key(key: Any, place: str) -> str:
     """Says that there is no such field, and which one is meant."""
     meant = nearest(key) if isinstance(key, str) else None
     advice = f"did you mean {meant}?" if meant else f"there are {', '.join(JobSpecification.model_fields)}"
-    return f"{place}: unknown key {_short.repr(key)}; {advice}"
+    return f"{place}: unknown key {shown(key)}; {advice}"
 
 
 def problems(error: ValidationError, merged: Merged) -> list[str]:
@@ -210,9 +228,9 @@ def problems(error: ValidationError, merged: Merged) -> list[str]:
 def contradiction(key: str, text: str, merged: Merged) -> str:
     """Says which value goes badly with which."""
     value = merged.values.get(key)
-    shown = f" {_short.repr(value)}" if value is not None else ""
+    found = f"{key} {shown(value)}" if value is not None else key
     place = merged.origins.get((key,))
-    return f"{place}: {key}{shown} {text}" if place else f"{key}{shown} {text}"
+    return f"{place}: {found} {text}" if place else f"{found} {text}"
 
 
 def problem(path: tuple[Any, ...], item: Any, merged: Merged) -> str:
@@ -230,21 +248,25 @@ def problem(path: tuple[Any, ...], item: Any, merged: Merged) -> str:
     value = item["input"]
     if item["loc"][-1] == "[key]":
         return (
-            f"{place}: {_short.repr(value)} in {key} is no name of a variable. A name has letters, digits and _, "
+            f"{place}: {shown(value)} in {key} is no name of a variable. A name has letters, digits and _, "
             "and begins with no digit, as in OMP_NUM_THREADS"
         )
     return (
-        f"{place}: {name} is {_short.repr(value)}. {info.description} {hint(key, value)}Example: {example(key, info)}"
+        f"{place}: {name} is {shown(value)}. {info.description} {hint(key, value, place)}Example: {example(key, info)}"
     )
 
 
-def hint(key: str, value: Any) -> str:
+def hint(key: str, value: Any, place: str) -> str:
     """What commonly leads to a wrong value."""
     if isinstance(value, str) and any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 for letter in value):
         return "It holds a control character, such as the end of a line. "
     if key == "script" and isinstance(value, str) and value.startswith("-"):
-        return f"Python would take it for an option: write {_short.repr(f'./{value}')}. "
-    meant = get_close_matches(value, choices(key), n=1) if isinstance(value, str) else []
+        return f"Python would take it for an option: write {shown(f'./{value}')}. "
+    if key == "script" and isinstance(value, str) and value.startswith("~"):
+        return "A ~ would stand for itself here: write the path from the folder in which you submit, or all of it. "
+    if isinstance(value, str) and re.search(rf"^[{UNSEEN}]|[{UNSEEN}]$", value):
+        return "It begins or ends with a space, or with a letter that nobody sees. "
+    meant = get_close_matches(value[:80], choices(key), n=1) if isinstance(value, str) else []
     if meant:
         return f"Did you mean {meant[0]}? "
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -252,7 +274,7 @@ def hint(key: str, value: Any) -> str:
         return "A number could be seconds or minutes: write it in quotes. "
     if key in ("env_vars", "arguments") and not isinstance(value, (str, list, dict)):
         return "Write it in quotes. "
-    if isinstance(value, str) and int in kinds(key) and value.strip().isdigit():
+    if isinstance(value, str) and int in kinds(key) and value.strip().isdigit() and not place.startswith("--"):
         return "It is a text: write it without quotes. "
     return ""
 

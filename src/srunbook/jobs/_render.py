@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from srunbook.jobs._connections import advice, connections
 from srunbook.jobs._errors import JobError
 from srunbook.jobs._layers import Job
 from srunbook.jobs._quoting import quote, quote_place
@@ -91,8 +92,10 @@ def origins(job: Job, line: Line) -> Iterator[tuple[str, str]]:
 def context(specification: JobSpecification, made_by: str | None) -> dict[str, str | bool]:
     """Values for the template: texts that are safe where they stand, and truth values."""
     one = specification
-    if made_by is not None and not re.fullmatch(rf"{NO_CONTROL}*", made_by):
-        raise JobError([f"made by {made_by!r}: a comment has one line, and this has a control character"])
+    if made_by is not None and not re.fullmatch(rf"(?:(?![\ud800-\udfff]){NO_CONTROL})*", made_by):
+        raise JobError(
+            [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
+        )
     words = [one.script, *one.arguments]
     exports = [
         f"export {name}={quote(value)}" if value else f'export {name}=""' for name, value in one.env_vars.items()
@@ -151,6 +154,7 @@ def context(specification: JobSpecification, made_by: str | None) -> dict[str, s
         # the framework
         "jax_on_cpu": not torch and one.platform == "cpu",
         "devices": str(one.devices_per_process or '"$SLURM_CPUS_PER_TASK"'),
+        "connections_are": connections_are(one),
         "torchrun": one.framework == "torchrun",
         "gloo": one.framework == "gloo",
         "torch_under_srun": one.framework in ("lightning", "gloo"),
@@ -187,6 +191,13 @@ def tasks_are(one: JobSpecification) -> str:
     if one.gpus == one.processes:
         return "one process for each GPU"
     return "one process on each node" if one.processes == 1 else "processes on each node"
+
+
+def connections_are(one: JobSpecification) -> str:
+    """How many connections follow from the number of devices."""
+    count, way_out = connections(one), advice(one)
+    told = f"; so each process has about {count} connections, each an open file" if count else ""
+    return f"{told}, and many systems allow 1024: {way_out}" if way_out else told
 
 
 def summary(one: JobSpecification) -> str:

@@ -19,9 +19,15 @@ CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 NO_CONTROL = rf"[^{CONTROL}]"
 """Any character but those that end a line or turn the direction of the text: nothing may make a line of its own."""
 
+UNSEEN = r"\s\u200b-\u200f\u2060\ufeff"
+"""Characters that nobody sees at the end of a path, and that come along when it is copied."""
+
+END = rf"(?:{NO_CONTROL}*[^{CONTROL}{UNSEEN}])?"
+"""The rest of a path: it ends in something that one can see."""
+
 TEXT = rf"^{NO_CONTROL}*$"
-PROGRAM = rf"^[^-{CONTROL}]{NO_CONTROL}*$"
-PLACE = rf"^(?:(?:~|\$[A-Za-z_][A-Za-z0-9_]*)(?:/{NO_CONTROL}*)?|[A-Za-z0-9_./]{NO_CONTROL}*)$"
+PROGRAM = rf"^[^-~{CONTROL}{UNSEEN}]{END}$"
+PLACE = rf"^(?:(?:~|\$[A-Za-z_][A-Za-z0-9_]*)(?:/{END})?|[A-Za-z0-9_./]{END})$"
 WORD = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 WORDS = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:,[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 FEATURES = r"^[A-Za-z0-9][A-Za-z0-9._-]*(?:[&|][A-Za-z0-9][A-Za-z0-9._-]*)*$"
@@ -30,8 +36,11 @@ VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 MEMORY = r"^[1-9][0-9]{0,8}[KMGT]$"
 TIME = r"^(?:[0-9]{1,3}-(?:[01]?[0-9]|2[0-3])|[0-9]{1,3}):[0-5][0-9]:[0-5][0-9]$"
 GPUS = r"^(?:[A-Za-z][A-Za-z0-9_.-]*:)?[1-9][0-9]?$"
-SIGNAL = r"^(?:HUP|INT|QUIT|USR1|USR2|TERM|CONT)@[1-9][0-9]{0,4}$"
-OUTPUT = r"^(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)?(?:[A-Za-z0-9._-]|%x)*%j(?:[A-Za-z0-9._-]|%x)*$"
+TO_65535 = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+SIGNAL = rf"^(?:HUP|INT|QUIT|USR1|USR2|TERM|CONT)@{TO_65535}$"
+OUTPUT = r"^(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)?(?:(?:[A-Za-z0-9_]|%x)(?:[A-Za-z0-9._-]|%x)*)?%j(?:[A-Za-z0-9._-]|%x)*$"
+MAX_FILE_NAME = 255
+"""Bytes of the name of a file on Linux."""
 
 BASH_NAMES = frozenset(
     {
@@ -120,6 +129,8 @@ def taken(name: str) -> str | None:
         return "the script uses that name itself"
     if name in LAUNCHER_NAMES:
         return "it is set for each process: see coordinator_port for MASTER_PORT"
+    if name == "JAX_NUM_CPU_DEVICES":
+        return "see devices_per_process"
     if name.startswith("SLURM_") and name != "SLURM_COORDINATOR_ADDRESS":
         return "Slurm sets it"
     return None
@@ -194,8 +205,9 @@ class JobSpecification(BaseModel):
     processes_per_node: int | None = Field(
         default=None,
         ge=1,
-        le=1024,
-        description="Processes on each node, 1 to 1024. By default one for each GPU, and one on a node without GPUs.",
+        le=512,
+        description="Processes on each node, 1 to 512: Slurm starts no more unless a site says otherwise. "
+        "By default one for each GPU, and one on a node without GPUs.",
         examples=[1],
     )
     platform: Literal["cpu", "gpu"] = Field(default="cpu", description="What computes: cpu or gpu.", examples=["gpu"])
@@ -236,7 +248,11 @@ class JobSpecification(BaseModel):
 
     # [site]
     partition: str | None = Field(
-        default=None, pattern=WORDS, description="Partition, or several with commas.", examples=["compute"]
+        default=None,
+        pattern=WORDS,
+        max_length=256,
+        description="Partition, or several with commas; at most 256 letters, digits, dots, dashes.",
+        examples=["compute"],
     )
     account: str | None = Field(
         default=None, pattern=WORD, description="Account that the job is charged to.", examples=["my-project"]
@@ -245,7 +261,8 @@ class JobSpecification(BaseModel):
     constraint: str | None = Field(
         default=None,
         pattern=FEATURES,
-        description="Features of the nodes, joined by & (and) or | (or).",
+        max_length=256,
+        description="Features of the nodes, joined by & (and) or | (or); at most 256 characters.",
         examples=["a100"],
     )
     modules_to_load: list[Annotated[str, Field(pattern=MODULE, max_length=128)]] = Field(
@@ -290,7 +307,8 @@ class JobSpecification(BaseModel):
         default="logs/%x_%j.out",
         pattern=OUTPUT,
         max_length=128,
-        description="Log of the job: %j is its number, %x its name. At most one folder, which is made when missing.",
+        description="Log of the job: %j is its number, %x its name. The file begins with one of them, a letter, a "
+        "digit or _. At most one folder, which is made when missing.",
         examples=["logs/svgd_%j.out"],
     )
     requeue: bool | None = Field(
@@ -301,7 +319,8 @@ class JobSpecification(BaseModel):
     signal: str | None = Field(
         default=None,
         pattern=SIGNAL,
-        description="A signal and how many seconds before the time limit all processes get it.",
+        description="A signal (HUP, INT, QUIT, USR1, USR2, TERM, CONT), and how many seconds before the time limit all "
+        "processes get it, 1 to 65535.",
         examples=["USR1@120"],
     )
     # [/run]
@@ -336,6 +355,13 @@ class JobSpecification(BaseModel):
         stem = re.sub(r"[^A-Za-z0-9._-]", "_", self.script.rpartition("/")[2].removesuffix(".py"))
         return self.name or (stem if re.fullmatch(WORD, stem) else "job")
 
+    @property
+    def seconds(self) -> int:
+        """Time limit in seconds."""
+        days, _, rest = self.time_limit.rpartition("-")
+        hours, minutes, seconds = map(int, rest.split(":"))
+        return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
     @model_validator(mode="after")
     def _consistent(self) -> JobSpecification:
         for key, wrong, text in self._rules():
@@ -346,8 +372,31 @@ class JobSpecification(BaseModel):
     def _rules(self) -> list[tuple[str, bool, str]]:
         """Fields, whether they contradict others, and what is said then."""
         share = self.cpus_per_node // self.processes
+        file = self.output.rpartition("/")[2].replace("%x", self.job_name).replace("%j", "4294967295")
         return [
-            ("time_limit", not re.search("[1-9]", self.time_limit), "is no time at all. Give the job some"),
+            ("time_limit", not self.seconds, "is no time at all. Give the job some"),
+            (
+                "signal",
+                int((self.signal or "@0").partition("@")[2]) >= max(1, self.seconds),
+                f"comes before the job: the time limit is {self.time_limit}, {self.seconds} seconds. "
+                "Take fewer seconds, or a longer time_limit",
+            ),
+            (
+                "output",
+                len(file) > MAX_FILE_NAME,
+                f"makes a file name of {len(file)} letters, and a system takes {MAX_FILE_NAME}. Take a shorter one, as "
+                "in output: logs/%x_%j.out",
+            ),
+            (
+                "gpus_per_node",
+                str(self.gpus_per_node).lower().startswith("gpu:"),
+                "has no type of a GPU before its colon. Write the number alone, or a type, as in a100:4",
+            ),
+            (
+                "virtual_environment",
+                ":" in (self.virtual_environment or ""),
+                "has a colon, which ends a folder in PATH. Move the environment to a folder without one",
+            ),
             (
                 "gpus_per_node",
                 self.platform == "cpu" and bool(self.gpus),

@@ -2,7 +2,7 @@
 
 - `{{ name }}` stands for a text;
 - a line `{% if name %}`, `{% else %}` or `{% endif %}` by itself asks a truth value;
-- a line `{# fields: reason #}` by itself explains the next line.
+- a line `{# fields: reason #}` by itself explains the next line; the reason may have values, too.
 
 Jinja2 renders the script. The renderer here reads the same template, knows which line came of which, and refuses
 anything else.
@@ -89,7 +89,7 @@ def explained(text: str, context: Context) -> Iterator[Line]:
             asked.pop()
         elif note:
             fields = tuple(name for name in note["fields"].split(", ") if name != "always")
-            reason = note["reason"]
+            reason = VALUE.sub(lambda match: str(context[match[1]]), note["reason"])
         elif re.search(r"\{[%#]|[%#]\}|\{\{(?! [a-z_]+ \}\})", line):
             raise ValueError(f"the template's line {line!r} is not in its language")
         else:
