@@ -105,6 +105,19 @@ def test_erlang(close, shape):
     close(chain.variance(), gamma.var(), 300)
 
 
+@pytest.mark.parametrize("shape", [2, 200])
+def test_erlang_alone_at_a_short_time(close, shape):
+    """A time so short that few jumps are likely needs as many terms as there are states, also where it stands alone."""
+    time = 0.1
+    chain, gamma = phase_type.erlang(shape, 1.5), scipy.stats.gamma(shape, scale=1 / 1.5)
+    shares = np.cumprod(1.5 * time / (shape + np.arange(1, 20)))  # of the series of the lower incomplete gamma function
+    log_cdf = gamma.logpdf(time) + math.log(time / shape * (1 + shares.sum()))
+
+    close(chain.log_prob(time), gamma.logpdf(time), 3)
+    close(chain.log_cdf(time), log_cdf, 3)
+    close(jax.grad(lambda rate: phase_type.erlang(shape, rate).log_prob(time))(1.5), shape / 1.5 - time, 30)
+
+
 @pytest.mark.parametrize("shape", [3, 200])
 def test_score_of_erlang(close, shape):
     """The gradient of the log likelihood for the rate is N k / rate - sum t, however unlikely the data are."""
@@ -130,6 +143,39 @@ def test_length_of_genealogies(close, samples):
     times = np.array([0.5, 2.0, 6.0, 10.0, 15.0])
 
     close(phase_type.coalescent_length(samples).cdf(times), (1 - np.exp(-times / 2)) ** (samples - 1), 2)
+
+
+@pytest.mark.parametrize("samples", [20, 40])
+def test_shortest_genealogies(close, samples):
+    """Where P(L <= t) is tiny, every digit of it is right, and so is its gradient for the rate; the upper end as well.
+
+    Here the limit is relative alone: of 20 samples P(L <= 0.5) is 4e-13.
+    """
+    times = np.array([0.01, 0.5, 2.0, 6.0, 15.0])
+    chain = phase_type.coalescent_length(samples)
+    expected = (samples - 1) * np.log1p(-np.exp(-times / 2))
+    found = chain.log_cdf(times)
+    limit = {"float32": 3e-5, "float64": 1e-12}[str(found.dtype)]
+    visible = expected > -80  # float32 ends there
+
+    np.testing.assert_allclose(found, expected, rtol=limit)
+    np.testing.assert_allclose(chain.cdf(times)[visible], np.exp(expected)[visible], rtol=3 * limit)
+    scores = jax.vmap(jax.grad(lambda rate, time: phase_type.coalescent_length(samples, rate).log_cdf(time)), (None, 0))
+    exact = (samples - 1) * (times / 2) / np.expm1(times / 2)
+    np.testing.assert_allclose(scores(1.0, jnp.asarray(times)), exact, rtol=3 * limit)
+
+
+def test_fewest_steps(close):
+    """In discrete time, too, a tiny probability of an early end keeps its digits: four successes, each one of 1024."""
+    chance, numbers = 1 / 1024, np.array([4, 5, 50, 1000, 3000])
+    steps = (1 - chance) * np.eye(4) + chance * np.eye(4, k=1)
+    chain = phase_type.Discrete(jnp.array([1.0, 0, 0, 0]), jnp.asarray(steps))
+    expected = scipy.stats.nbinom(4, chance).logcdf(numbers - 4)
+    found = chain.log_cdf(numbers)
+
+    np.testing.assert_allclose(found, expected, rtol=3e-5 if found.dtype == np.float32 else 1e-11)
+    close(chain.cdf(numbers), np.exp(expected), 5)
+    assert (np.asarray(chain.log_cdf(np.array([0.0, -1.0]))) == -math.inf).all()
 
 
 @pytest.mark.parametrize("samples", [5, 40])
@@ -251,13 +297,40 @@ def test_samples():
     assert abs(counts.mean() - 1 - 2 * sum(1 / k for k in range(1, 5))) < 5 * counts.std() / 4000**0.5
 
 
+def chain_of(initial, matrix, kind=phase_type.Continuous):
+    """A chain of lists, which is not made yet."""
+    return lambda: kind(jnp.array(initial, float), jnp.array(matrix, float))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: phase_type.Continuous(jnp.ones(2), jnp.ones((3, 3))), r"\(2,\).*\(3, 3\)"),
         (lambda: phase_type.Discrete(jnp.ones(2), jnp.ones(2)), r"needed are \(m,\) and \(m, m\)"),
+        (chain_of([0.5, 1.0], [[-1, 0], [0, -1]]), r"initial sums to 1\.5; .* sum 1, as in \[1\.0, 0\.0\]"),
+        (chain_of([1.5, -0.5], [[-1, 0], [0, -1]]), r"initial has -0\.5 at 1; it has probabilities of 0 or more"),
+        (chain_of([math.nan, 1], [[-1, 0], [0, -1]]), r"initial has nan at 0"),
+        (chain_of([1, 0], [[-1, -0.5], [0, -1]]), r"rates has -0\.5 at \(0, 1\); rates between states are 0 or more"),
+        (chain_of([1, 0], [[-1, math.inf], [0, -1]]), r"rates has inf at \(0, 1\)"),
+        (chain_of([1, 0], [[-1, 1], [0, 0]]), r"rates has 0 at \(1, 1\); on the diagonal it has minus the rate"),
+        (chain_of([1, 0], [[-1, 2], [0, -1]]), r"row 0 of rates sums to 1; each row sums to 0 or less"),
+        (chain_of([1, 0], [[0.5, -0.1], [0, 0.5]], phase_type.Discrete), r"steps has -0\.1 at \(0, 1\)"),
+        (chain_of([1, 0], [[0.5, 0.3], [0.5, 0.9]], phase_type.Discrete), r"row 1 of steps sums to 1\.4; .* 1 or less"),
+        (chain_of([0.5, 0], [[0.5, 0.3], [0, 0.9]], phase_type.Discrete), r"initial sums to 0\.5"),
+        (lambda: phase_type.exponential(-1.0), r"rate=-1: it is larger than 0, as in exponential\(2\.0\)"),
+        (lambda: phase_type.exponential(math.inf), r"rate=inf"),
+        (lambda: phase_type.erlang(2, 0.0), r"rate=0: .*erlang\(3, 2\.0\)"),
         (lambda: phase_type.erlang(0, 1.0), r"shape=0.*erlang\(3, 2\.0\)"),
+        (lambda: phase_type.hypoexponential([1.0, -2.0]), r"rate=-2: .*hypoexponential\(\[1\.0, 2\.0\]\)"),
+        (lambda: phase_type.hypoexponential(1.0), r"rates have the shape \(\); needed is \(m,\)"),
+        (lambda: phase_type.hypoexponential([]), r"rates have the shape \(0,\)"),
+        (lambda: phase_type.geometric(1.5), r"probability=1\.5: it is larger than 0 and 1 at most, as in geometric\("),
+        (lambda: phase_type.geometric(0.0), r"probability=0: "),
         (lambda: phase_type.coalescent_height(1), r"samples=1.*2 samples or more"),
+        (lambda: phase_type.coalescent_height(3, -1.0), r"rate=-1: .*coalescent_height\(10, 2\.0\)"),
+        (lambda: phase_type.coalescent_length(3, math.nan), r"rate=nan: .*coalescent_length\(10, 2\.0\)"),
+        (lambda: phase_type.segregating_sites(3, 0.0), r"theta=0: .*segregating_sites\(10, 2\.0\)"),
+        (lambda: phase_type.coalescent_height(3).poisson_count(-2.0), r"rate=-2: .*poisson_count\(1\.5\)"),
         (lambda: phase_type.coalescent_height(3).rewarded([1]), r"rewards=\[1\]: needs 2 numbers"),
         (lambda: phase_type.coalescent_height(3).rewarded([-1, 1]), r"0 or more"),
         (
@@ -267,6 +340,31 @@ def test_samples():
     ],
 )
 def test_refused(make, message):
-    """What is no phase-type distribution is refused with what was found and what is needed."""
+    """Shapes, probabilities and rates of no phase-type distribution are refused with what was found and is needed."""
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_traced_values_are_not_looked_at():
+    """Under jit, grad and vmap the same values make distributions, which may be passed in and out."""
+    rates = jnp.array([1.0, -1.0])
+    together = jax.vmap(phase_type.exponential)(rates)
+    first = jax.jit(lambda chain: chain.mean())(phase_type.exponential(4.0))
+
+    of_chain = jax.grad(lambda chain: chain.log_prob(1.0))(phase_type.exponential(2.0))
+
+    assert together.rates.shape == (2, 1, 1)
+    assert float(of_chain.rates[0, 0]) == pytest.approx(-0.5 + 1.0)  # log density log(-T) + T t
+    assert float(first) == pytest.approx(0.25)
+    assert jax.jit(lambda p: phase_type.geometric(p).prob(2))(1.5).shape == ()
+    assert np.isfinite(jax.grad(lambda rate: phase_type.erlang(2, rate).log_prob(1.0))(3.0))
+
+
+@pytest.mark.parametrize(("samples", "theta"), [(2, 1e-3), (50, 1e-3), (50, 1e3)])
+def test_rounding_is_not_refused(samples, theta):
+    """What inverting and multiplying in float32 leaves of probabilities is taken for them."""
+    count = phase_type.segregating_sites(samples, theta)
+    rewarded = phase_type.coalescent_height(samples, theta).rewarded(list(range(samples, 1, -1)))
+
+    assert float(count.mean()) == pytest.approx(1 + theta * sum(1 / k for k in range(1, samples)), rel=1e-3)
+    assert float(rewarded.mean()) == pytest.approx(2 / theta * sum(1 / k for k in range(1, samples)), rel=1e-3)

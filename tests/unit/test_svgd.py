@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 
@@ -16,6 +17,7 @@ from srunbook.checkpoint import CheckpointError, Checkpoints  # noqa: E402
 from srunbook.svgd import (  # noqa: E402
     SVGD,
     DimensionWarning,
+    PrecisionWarning,
     ProcessTiming,
     SVGDError,
     SVGDResult,
@@ -36,14 +38,16 @@ def decaying(steps, rate=0.1):
 
 
 @pytest.mark.parametrize(
-    ("d", "expected"), [(1, 0.964), (2, 0.915), (5, 0.691), (10, 0.430), (20, 0.201)], ids=lambda value: str(value)
+    ("d", "expected"),
+    [(1, 0.964), (2, 0.915), (5, 0.691), (10, 0.430), (20, 0.201), (50, 0.085)],
+    ids=lambda value: str(value),
 )
 @pytest.mark.filterwarnings("ignore::srunbook.svgd.DimensionWarning")
 def test_variance_of_a_normal_distribution(d, expected):
-    """100 particles get the known part of the variance of a normal distribution: less in more dimensions."""
+    """100 particles get the known part of the variance of a normal distribution, within 10 % of it."""
     result = SVGD(normal, dim=d, optimizer=decaying(1500)).run(KEY, 100, 1500)
 
-    assert result.particles.var(axis=0).mean() == pytest.approx(expected, abs=0.03)
+    assert result.particles.var(axis=0).mean() == pytest.approx(expected, rel=0.1)
     assert result.phi_rms[-1] < 0.01 * result.phi_rms[0]
 
 
@@ -55,7 +59,7 @@ def test_too_many_dimensions():
 
 
 def test_minibatches():
-    """With rows drawn at each step the particles stay near the posterior of all rows; without scaling they do not."""
+    """With rows drawn at each step mean and width are those of all rows; without scaling it is three times as wide."""
     rows = np.random.default_rng(0).normal(1.0, 1.0, 400).astype("float32")
     expected = rows.sum() / 401
 
@@ -66,10 +70,14 @@ def test_minibatches():
     found = SVGD(normal, batch_size=40, **options).run(KEY, 60, 600).particles
     again = SVGD(normal, batch_size=40, **options).run(KEY, 60, 600).particles
     full = SVGD(normal, **options).run(KEY, 60, 600).particles
+    options["log_likelihood"] = lambda x, batch: log_likelihood(x, batch) * 40 / 400
+    unscaled = SVGD(normal, batch_size=40, **options).run(KEY, 60, 600).particles
 
     assert full.mean() == pytest.approx(expected, abs=0.002)
     assert full.std() == pytest.approx(1 / math.sqrt(401), rel=0.05)
     assert found.mean() == pytest.approx(expected, abs=0.05)
+    assert found.std() == pytest.approx(1 / math.sqrt(401), rel=0.1)
+    assert unscaled.std() == pytest.approx(1 / math.sqrt(41), rel=0.1)
     np.testing.assert_array_equal(found, again)
 
 
@@ -85,13 +93,14 @@ def test_bandwidths():
 
 @pytest.mark.parametrize("n", [128, 129, 500])
 def test_median(n):
-    """Few pairs are all taken, of more a part: the default is the exact median up to about one per cent."""
+    """Few pairs are all taken, of more a part: the default median is exact up to 1.5 %, three times its rms."""
     x = np.random.default_rng(0).normal(size=(n, 3)).astype("float32") + 1000
     distances = np.linalg.norm(x[:, None].astype(float) - x[None], axis=2)[np.triu_indices(n, 1)]
-    expected = np.median(distances) ** 2 / math.log(n)
+    expected = np.median(distances)
 
-    assert SVGD(normal, bandwidth="exact_median").direction(x).bandwidth == pytest.approx(expected, rel=2e-5)
-    assert SVGD(normal).direction(x).bandwidth == pytest.approx(expected, rel=2e-5 if n <= 128 else 0.04)
+    exact, default = (SVGD(normal, bandwidth=rule).direction(x).bandwidth for rule in ("exact_median", "median"))
+    assert math.sqrt(exact * math.log(n)) == pytest.approx(expected, rel=1e-5)
+    assert math.sqrt(default * math.log(n)) == pytest.approx(expected, rel=1e-5 if n <= 128 else 0.015)
 
 
 def test_particles_that_coincide():
@@ -129,6 +138,35 @@ def test_far_from_the_origin():
     np.testing.assert_allclose(far, near, atol=2e-4)
 
 
+@pytest.mark.parametrize(("distance", "warns"), [(30, False), (100, False), (300, True), (1000, True)])
+@pytest.mark.parametrize("d", [1, 8])
+def test_narrow_kernel(distance, warns, d):
+    """With clusters far apart and a narrow kernel, float32 rounds as the documentation says, and warns from 1 % on."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(200, d))
+    x[:, 0] += distance * np.where(np.arange(200) % 2, 1, -1)
+    x = x.astype("float32")
+    between = x[:, None].astype(float) - x[None]
+    kernel = np.exp(-np.sum(between**2, axis=2))
+    expected = (kernel @ -(x.astype(float) * 0.01) + np.sum(kernel[:, :, None] * between, axis=1) * 2) / 200
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = SVGD(lambda x: -0.005 * jnp.sum(x**2), bandwidth=1.0).direction(x).phi
+
+    off = np.abs(found - expected).max() / np.abs(expected).max()
+    assert off < 3e-7 * distance**2
+    assert [warning.category for warning in caught] == [PrecisionWarning] * warns
+
+
+def test_narrow_kernel_of_a_run():
+    """A run that ends with a kernel too narrow for its particles warns with their distance and what helps."""
+    start = np.linspace(-1000, 1000, 20, dtype="float32")[:, None]
+    with pytest.warns(
+        PrecisionWarning, match=r"up to 1e\+03 from their mean.* a length of 1: float32.*larger bandwidth"
+    ):
+        SVGD(lambda x: 0.0 * x[0], bandwidth=1.0).run(KEY, 20, 1, start)
+
+
 def dense_ksd(x, scores, c=1.0, beta=-0.5):
     """The definition, by differentiation of the kernel."""
 
@@ -143,14 +181,23 @@ def dense_ksd(x, scores, c=1.0, beta=-0.5):
     return float(jnp.sqrt(jnp.sum(rows))) / len(x)
 
 
-def test_ksd():
-    """The discrepancy is that of the definition, in tiles, too, and falls while particles find their distribution."""
-    x = jnp.asarray(np.random.default_rng(0).normal(size=(60, 2)), jnp.float32)
-    scores = -x + 0.3
+@pytest.mark.parametrize(("kind", "limit"), [("float32", 1e-4), ("float64", 1e-11)])
+def test_ksd_is_that_of_the_definition(kind, limit):
+    """The discrepancy is that of the definition in both precisions."""
+    with jax.enable_x64(kind == "float64"):
+        x = jnp.asarray(np.random.default_rng(0).normal(size=(60, 2)), kind)
+        scores = -x + 0.3
+        discrepancy = kernel_stein_discrepancy(x, scores)
 
-    assert float(kernel_stein_discrepancy(x, scores)) == pytest.approx(dense_ksd(x, scores), rel=1e-4)
+        assert discrepancy.dtype == kind
+        assert float(discrepancy) == pytest.approx(dense_ksd(x, scores), rel=limit)
+
+
+def test_ksd_falls():
+    """The discrepancy falls while particles find their distribution."""
+    x = np.random.default_rng(0).normal(size=(60, 2)).astype("float32")
     sampler = SVGD(normal, optimizer=decaying(300))
-    start = np.asarray(x) * 0.3 + 2
+    start = x * 0.3 + 2
     ended = sampler.run(KEY, 60, 300, start).particles
     assert sampler.ksd(ended) < 0.1 * sampler.ksd(start)
 
@@ -193,15 +240,129 @@ def test_restart(tmp_path):
     assert len(ended.bandwidths) == 0
 
 
-def test_checkpoint_of_another_run(tmp_path):
-    """A checkpoint of a run with another key or another number of particles is refused."""
-    sampler = SVGD(normal, dim=2)
-    sampler.run(KEY, 21, 10, checkpoint=tmp_path)
+ROWS = np.random.default_rng(0).normal(size=(40, 2)).astype("float32")
+CENTRE = np.array([0.5, -0.5], "float32")
 
-    with pytest.raises(CheckpointError, match="another key"):
-        sampler.run(jax.random.key(9), 21, 20, checkpoint=tmp_path)
-    with pytest.raises(CheckpointError, match="not of this model"):
-        sampler.run(KEY, 22, 20, checkpoint=tmp_path)
+
+def fit(x, rows):
+    """Log likelihood of rows that are normal around x."""
+    return -0.5 * jnp.sum((rows - x) ** 2)
+
+
+def start_at(number):
+    """Particles to start from."""
+    return np.random.default_rng(number).normal(size=(21, 2)).astype("float32")
+
+
+def saved_run(folder, **changes):
+    """A run with data and a checkpoint; with everything as it was, or with a change."""
+    given = {"log_density": normal, "key": KEY, "n": 21, "steps": 20, "start": None, "optimizer": optax.adam(0.1)}
+    given |= {"data": ROWS, "log_likelihood": fit, "bandwidth": "median", "kernel": "rbf", "batch_size": None} | changes
+    density, key, n, steps, start = (given.pop(name) for name in ("log_density", "key", "n", "steps", "start"))
+    return SVGD(density, dim=2, **given).run(key, n, steps, start, every=10, checkpoint=folder)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with the checkpoint of a run of 10 steps; nothing that is refused changes it."""
+    folder = tmp_path_factory.mktemp("saved")
+    saved_run(folder, steps=10)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"key": jax.random.key(9), "start": start_at(0)}, "key, another initial particles"),
+        ({"start": start_at(1)}, "initial particles"),
+        ({"log_density": lambda x: -0.51 * jnp.sum(x**2)}, "log_density"),
+        ({"log_density": lambda x: -jnp.sum(jnp.abs(x))}, "log_density"),
+        ({"log_likelihood": lambda x, rows: 0.99 * fit(x, rows)}, "log_likelihood"),
+        ({"log_likelihood": None, "data": None}, "data"),
+        ({"data": ROWS[::-1].copy()}, "data"),
+        ({"data": np.where(np.arange(40)[:, None] == 7, ROWS + 0.001, ROWS)}, "data"),
+        ({"data": ROWS[:39]}, "data"),
+        ({"batch_size": 40}, "batch_size"),
+        ({"batch_size": 5}, "batch_size"),
+        ({"kernel": "linear"}, "kernel"),
+        ({"bandwidth": "exact_median"}, "bandwidth"),
+        ({"bandwidth": 1.0}, "bandwidth"),
+        ({"bandwidth": lambda x: jnp.var(x)}, "bandwidth"),
+        ({"optimizer": optax.adam(0.09)}, "optimizer"),
+        ({"optimizer": optax.adam(0.1, b2=0.99)}, "optimizer"),
+        ({"optimizer": optax.amsgrad(0.1, b1=0.8)}, None),
+        ({"optimizer": optax.sgd(0.1)}, None),
+        ({"n": 22}, None),
+    ],
+)
+def test_checkpoint_of_another_run(saved, changes, names):
+    """A checkpoint of another run is refused, with what is another and what to do; it stays as it was."""
+    message = "is whole, but not of this model.*Use another directory" if names is None else (
+        rf"{saved} has a run with another {names}; give what that run had, or another directory\. A run of its own may "
+        r"start from the particles of that one: give them as initial="
+    )  # fmt: skip
+    with pytest.raises(CheckpointError, match=message):
+        saved_run(saved, **changes)
+    assert Checkpoints(saved).steps() == [10]
+
+
+def test_checkpoint_with_a_schedule(tmp_path):
+    """Steps that follow another schedule are those of another run, also where the first steps are alike."""
+    saved_run(tmp_path, optimizer=decaying(300))
+
+    with pytest.raises(CheckpointError, match="another optimizer"):
+        saved_run(tmp_path, optimizer=decaying(400), steps=30)
+    assert saved_run(tmp_path, optimizer=decaying(300), steps=30).first_step == 20
+
+
+def test_checkpoint_with_numbers_for_the_kernel(tmp_path):
+    """A number, or a function, as the bandwidth is compared by its value."""
+    for number, (one, other) in enumerate([(0.5, 0.51), (jnp.var, jnp.std), (lambda x: jnp.var(x), jnp.var)]):
+        folder = tmp_path / str(number)
+        saved_run(folder, bandwidth=one, start=2 * start_at(0))
+        if number < 2:
+            with pytest.raises(CheckpointError, match="another bandwidth"):
+                saved_run(folder, bandwidth=other, start=2 * start_at(0), steps=30)
+        else:
+            assert saved_run(folder, bandwidth=other, start=2 * start_at(0), steps=30).first_step == 20
+
+
+def test_checkpoint_of_this_run_rounded_in_another_way(tmp_path):
+    """What another processor may round in another way is still the same run; so is a density with a constant more."""
+    random = np.random.default_rng(1)
+
+    def rounded(array):
+        return (array * (1 + 1e-7 * random.choice([-1, 0, 1], array.shape))).astype("float32")
+
+    saved_run(tmp_path, start=start_at(0))
+    changes = {
+        "start": rounded(start_at(0)),
+        "data": rounded(ROWS),
+        "log_density": lambda x: 7 - (0.5 + 1e-5) * jnp.sum(x**2),
+        "optimizer": optax.adam(0.1 + 1e-6),
+    }
+    assert not np.array_equal(changes["start"], start_at(0))
+    assert saved_run(tmp_path, **changes, steps=30).first_step == 20
+
+
+def test_checkpoint_with_more_steps(saved):
+    """A checkpoint with more steps than are asked for is refused; with as many the run has ended."""
+    with pytest.raises(
+        CheckpointError, match=r"has step 10 of this run already, .* n_steps=9; give n_steps=10 or more"
+    ):
+        saved_run(saved, steps=9)
+    assert len(saved_run(saved, steps=10).bandwidths) == 0
+
+
+def test_checkpoint_of_an_earlier_version(tmp_path, saved):
+    """A checkpoint without word of its run is gone on from, with a warning."""
+    restored = Checkpoints(saved).restore()
+    Checkpoints(tmp_path).save(10, restored.tensors, {"form": "srunbook.svgd 1"})
+
+    with pytest.warns(UserWarning, match="earlier version.*make sure that they are those of this run") as caught:
+        result = saved_run(tmp_path)
+    assert (result.first_step, result.steps) == (10, 20)
+    assert caught[0].filename == __file__
 
 
 def test_scores_that_are_not_finite():
@@ -210,14 +371,26 @@ def test_scores_that_are_not_finite():
         SVGD(lambda x: jnp.log(x[0])).run(KEY, 20, 3, np.arange(20.0)[:, None])
 
 
-def test_slow_processes():
-    """A process whose scores take more than 1.5 times the median's is slow; a little more is not."""
+@pytest.mark.parametrize(
+    ("seconds", "slow"),
+    [
+        ([9.0], []),
+        ([1.0, 1.4], []),
+        ([1.6, 1.0], [0]),
+        ([1.0, 1.0, 1.6], [2]),
+        ([1.0, 1.1, 1.0, 1.6], [3]),
+        ([1.6, 1.0, 1.6, 1.0], [0, 2]),
+    ],
+    ids=lambda value: str(value),
+)
+def test_slow_processes(seconds, slow):
+    """A process whose scores take more than 1.5 times the median process's is slow, with 2, 3 and 4 processes."""
     empty = np.zeros(0)
-    times = [(1.0, 1.0), (1.1, 1.2), (1.0, 9.0, 1.0), (2.0, 2.1)]
+    times = [(value, 90.0, value) for value in seconds]  # one sample that something else has slowed
     timings = tuple(ProcessTiming(number, f"n{number}", samples) for number, samples in enumerate(times))
     result = SVGDResult(np.zeros((1, 1)), 1, 0, empty, empty, 1.0, timings=timings)
 
-    assert [timing.host for timing in result.slow_processes] == ["n3"]
+    assert [timing.process_id for timing in result.slow_processes] == slow
 
 
 @pytest.mark.parametrize(
@@ -280,7 +453,7 @@ def test_key_of_the_older_kind():
 
 
 def test_density_that_is_no_function():
-    """A density that is no function, and one that gives no number, are refused with an example."""
+    """A density that is no function is refused with an example."""
     with pytest.raises(ValueError, match=r"log_density=0\.0: it is a function of one particle, as in lambda x"):
         SVGD(0.0)
 

@@ -16,7 +16,15 @@ from __future__ import annotations
 
 from srunbook.svgd import phase_type
 from srunbook.svgd._ksd import kernel_stein_discrepancy
-from srunbook.svgd._result import DimensionWarning, Direction, Holding, ProcessTiming, SVGDError, SVGDResult
+from srunbook.svgd._result import (
+    DimensionWarning,
+    Direction,
+    Holding,
+    PrecisionWarning,
+    ProcessTiming,
+    SVGDError,
+    SVGDResult,
+)
 from srunbook.svgd._sampler import SVGD
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "DimensionWarning",
     "Direction",
     "Holding",
+    "PrecisionWarning",
     "ProcessTiming",
     "SVGDError",
     "SVGDResult",

@@ -17,10 +17,14 @@ All functions here run inside `jax.shard_map`: they see the rows of one device.
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
+import warnings
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+
+from srunbook.svgd._result import Floats, PrecisionWarning
 
 AXIS = "particles"
 """Name of the axis of the mesh."""
@@ -36,6 +40,9 @@ FEWEST_TILES = 4
 
 MOST_TARGETS = 8192
 """Columns of a tile on a CPU, so that it keeps rows to multiply."""
+
+MOST_ROUNDING = 0.01
+"""From this share of the largest direction on, rounding is warned of."""
 
 
 @dataclass(frozen=True)
@@ -186,3 +193,27 @@ def blocks(rows: Array, height: int) -> Array:
     height = -(-rows.shape[0] // count)
     padded = jnp.pad(rows, ((0, count * height - rows.shape[0]), (0, 0)))
     return padded.reshape(count, height, rows.shape[1])
+
+
+def warn_of_rounding(particles: Floats, h: float, stacklevel: int) -> None:
+    """Warns where the kernel is so narrow against the spread of the particles that rounding changes directions.
+
+    The exponent -|c_j - c_i|^2 / h is a sum of terms up to |c|^2 / h, of which each rounds; so a direction may be off
+    by about eps |c|^2 / h of the largest direction.
+
+    Args:
+        particles: All particles, shape (n, d).
+        h: The bandwidth.
+        stacklevel: Whose line is named, as in `warnings.warn`.
+    """
+    away = particles - particles.mean(axis=0, dtype=float)
+    squared = float(np.max(np.sum(away * away, axis=1)))
+    share = float(np.finfo(particles.dtype).eps) * squared / h
+    if share > MOST_ROUNDING:
+        warnings.warn(
+            f"particles lie up to {squared**0.5:.3g} from their mean, and the bandwidth is {h:.3g}, a length of "
+            f"{h**0.5:.3g}: {particles.dtype} then rounds directions by about {100 * share:.2g} % of the largest; "
+            "use a larger bandwidth, or float64 particles with JAX_ENABLE_X64=1",
+            PrecisionWarning,
+            stacklevel=stacklevel,
+        )

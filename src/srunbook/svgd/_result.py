@@ -13,7 +13,7 @@ Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 """Numbers in the type of the particles: float32, or float64 with JAX_ENABLE_X64=1."""
 
 SLOW = 1.5
-"""A process is called slow when its scores take so many times as long as the median process's."""
+"""A process is called slow when its scores take so many times as long as the median process's: of two, the faster's."""
 
 
 class SVGDError(RuntimeError):
@@ -22,6 +22,10 @@ class SVGDError(RuntimeError):
 
 class DimensionWarning(UserWarning):
     """There are too few particles for so many dimensions: the variance will come out too small."""
+
+
+class PrecisionWarning(UserWarning):
+    """The kernel is so narrow against the spread of the particles that rounding changes their directions."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,13 @@ class SVGDResult:
 
     @property
     def slow_processes(self) -> tuple[ProcessTiming, ...]:
-        """The processes whose scores take more than 1.5 times as long as those of the median process."""
-        medians = [statistics.median(timing.score_seconds) for timing in self.timings if timing.score_seconds]
-        if len(medians) < 2:
+        """The processes whose scores take more than 1.5 times as long as those of the median process.
+
+        Of an even number that is the faster of the two in the middle; so of two processes the slower is compared with
+        the other, and not with a mean to which it adds itself.
+        """
+        if len(self.timings) < 2:
             return ()
-        limit = SLOW * statistics.median(medians)
-        return tuple(timing for timing in self.timings if statistics.median(timing.score_seconds) > limit)
+        medians = [statistics.median(timing.score_seconds) for timing in self.timings]
+        limit = SLOW * statistics.median_low(medians)
+        return tuple(timing for timing, median in zip(self.timings, medians, strict=True) if median > limit)

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from jax import Array
 from jax.sharding import PartitionSpec as Spec
 
 from srunbook.checkpoint import CheckpointError, Checkpoints
+from srunbook.svgd._identity import agree, densities, differences, identity
+from srunbook.svgd._kernel import warn_of_rounding
 from srunbook.svgd._result import Floats, ProcessTiming, SVGDError, SVGDResult
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ class Run:
         checkpoint: Directory of checkpoints, or None.
         stop: The stop signal, or None.
         timing_log: File for the times of the processes, or None.
-        progress: Whether process 0 prints a line at every report.
+        progress: Whether process 0 prints a line at every report; what the others are given does not matter.
     """
 
     def __init__(
@@ -57,16 +60,27 @@ class Run:
         self.sampler = sampler
         self.key = key
         self.n_steps = n_steps
-        self.every = every if progress or checkpoint or stop or timing_log else None
         self.stop = stop
-        self.progress = progress
         self.layout = sampler._layout(len(start))
-        self._check_same(start)
+        settings = {
+            "n_steps": n_steps,
+            "every": every,
+            "checkpoint": "none" if checkpoint is None else "a directory",
+            "stop": "none" if stop is None else "a signal",
+            "timing_log": "none" if timing_log is None else "a file",
+            "kernel": sampler.kernel,
+            "exchange": sampler.exchange,
+            "batch_size": sampler.target.batch_size,
+            "bandwidth": "a function" if callable(sampler.bandwidth) else sampler.bandwidth,
+        }
+        self.progress = self._agreed(start, settings, progress=progress)
+        self.every = every if self.progress or checkpoint or stop or timing_log else None
         self.checkpoints = _checkpoints(checkpoint) if checkpoint else None
         self.clock = _Clock(sampler, Path(timing_log)) if timing_log else None
         self.step = 0
         self.state = self._place(start, None)
         if self.checkpoints:
+            self.identity = identity(sampler, start)
             self._restore(self.checkpoints)
 
     def go(self) -> SVGDResult:
@@ -90,8 +104,11 @@ class Run:
             if self.checkpoints:
                 self._save(self.checkpoints)
         empty = np.zeros(0, self.state[0].dtype)
+        particles = self.sampler._gathered(self.state[0])[: self.layout.n]
+        if traces and self.sampler.kernel == "rbf":
+            warn_of_rounding(particles, float(traces[-1][0][-1]), stacklevel=4)
         return SVGDResult(
-            particles=self.sampler._gathered(self.state[0])[: self.layout.n],
+            particles=particles,
             steps=self.step,
             first_step=first,
             bandwidths=np.concatenate([empty, *(trace[0] for trace in traces)]),
@@ -168,48 +185,84 @@ class Run:
         return tensors
 
     def _save(self, checkpoints: Checkpoints) -> None:
-        checkpoints.save(self.step, self._tensors(), {"form": "srunbook.svgd 1"})
+        checkpoints.save(self.step, self._tensors(), {"form": FORM, "run": self.identity})
 
     def _restore(self, checkpoints: Checkpoints) -> None:
         expected = self._tensors()
         restored = checkpoints.restore(expect=expected)
         if restored is None:
             return
-        if not np.array_equal(restored.tensors["key"], expected["key"]):
+        where = checkpoints.directory
+        others = [] if np.array_equal(restored.tensors["key"], expected["key"]) else ["key"]
+        if restored.metadata.get("form") == FORM:
+            others += differences(restored.metadata["run"], self.identity)
+        else:
+            warnings.warn(
+                f"{where} was saved by an earlier version, which did not write down density, data and optimizer: "
+                "make sure that they are those of this run",
+                stacklevel=4,
+            )
+        if others:
             raise CheckpointError(
-                f"{checkpoints.directory} has a run with another key; give the same key, or another directory"
+                f"{where} has a run with another {', another '.join(others)}; give what that run had, or another "
+                "directory. A run of its own may start from the particles of that one: give them as initial="
+            )
+        if restored.step > self.n_steps:
+            raise CheckpointError(
+                f"{where} has step {restored.step} of this run already, which is more than n_steps={self.n_steps}; "
+                f"give n_steps={restored.step} or more, or another directory"
             )
         memory = [restored.tensors[name] for name in expected if name.startswith("optimizer.")]
         self.step = restored.step
         self.state = self._place(restored.tensors["particles"], memory)
 
-    def _check_same(self, start: Floats) -> None:
-        """Refuses a start where the processes were not given the same: they would hang, or end in nonsense."""
+    def _agreed(self, start: Floats, settings: dict[str, Any], *, progress: bool) -> bool:
+        """What process 0 says about progress, which decides where all of them pause.
+
+        Refuses a start where the processes were not given the same: they would hang, or end in nonsense.
+        """
         if jax.process_count() == 1:
-            return
+            return progress
         from jax.experimental import multihost_utils
 
-        sampler = self.sampler
-        settings = (self.n_steps, self.every, sampler.kernel, sampler.exchange, sampler.target.batch_size)
-        bandwidth = None if callable(sampler.bandwidth) else sampler.bandwidth
+        data = [leaf for leaf in jax.tree.leaves(self.sampler._data) if getattr(leaf, "is_fully_addressable", True)]
         given = {
             PARTICLES: [start],
             KEY: [np.asarray(jax.random.key_data(self.key))],
-            DATA: [leaf for leaf in jax.tree.leaves(sampler._data) if getattr(leaf, "is_fully_addressable", True)],
-            SETTINGS: [np.frombuffer(repr((*settings, bandwidth)).encode(), np.uint8)],
+            DATA: data,
+            **{
+                (f"has another {name}", f"give {name} the same on all processes"): [
+                    np.frombuffer(repr(value).encode(), "u1")
+                ]
+                for name, value in settings.items()
+            },
         }
-        told = multihost_utils.process_allgather(np.stack([_digest(arrays) for arrays in given.values()]))
+        digests = [*map(_digest, given.values()), np.full(8, progress, np.uint8)]
+        told = multihost_utils.process_allgather(np.stack(digests))
         for number, what in enumerate(given):
-            different = [str(process) for process, one in enumerate(told[:, number]) if (one != told[0, number]).any()]
-            if different:
-                raise SVGDError(f"process {', '.join(different)} {what[0]} than process 0; {what[1]}")
+            _refuse(what, [process for process, one in enumerate(told[:, number]) if (one != told[0, number]).any()])
+        values = multihost_utils.process_allgather(densities(self.sampler, start))
+        _refuse(DENSITY, [process for process, one in enumerate(values) if not agree(one, values[0])])
+        return bool(told[0, -1].any())
 
+
+FORM = "srunbook.svgd 2"
+"""Form of a checkpoint."""
 
 PARTICLES = ("starts from other particles", "make them from the same seed on all processes, as in jax.random.key(0)")
 KEY = ("has another key", "give the same on all processes, as in jax.random.key(0)")
 DATA = ("has other data", "each process reads all rows, in the same order; it is the particles that are spread")
-SETTINGS = ("has other settings", "n_steps, every, kernel, exchange, batch_size and bandwidth are the same on all")
+DENSITY = (
+    "has another log density",
+    "each process runs the whole program: seed what it draws, or give the data as data=",
+)
 """What the processes may differ in, and what mends it."""
+
+
+def _refuse(what: tuple[str, str], processes: list[int]) -> None:
+    """Raises where processes differ from process 0."""
+    if processes:
+        raise SVGDError(f"process {', '.join(map(str, processes))} {what[0]} than process 0; {what[1]}")
 
 
 def _digest(arrays: list[Any]) -> np.ndarray[Any, Any]:

@@ -43,7 +43,9 @@ class SVGD:
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
             8192 pairs that are drawn once (of all where there are no more); `"exact_median"` for that of all pairs;
-            a number; or a function of all particles (n, d).
+            a number; or a function of all particles (n, d). In float32 the kernel cannot be far narrower than the
+            particles lie apart: with the largest distance r from their mean, directions are rounded by about
+            1e-7 r^2 / h of the largest. A `PrecisionWarning` says so where that is more than 1 %.
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
         exchange: `"all_gather"` brings all particles to each device; `"ring"` lets them travel around, which needs
             less memory where n is very large.
@@ -126,10 +128,13 @@ class SVGD:
             initial: Where the particles start: an array (n, d), the same on all processes; or a function of a key and n
                 that makes one. By default standard normal numbers. All is computed in float32, or, where these are
                 float64 and JAX_ENABLE_X64=1, in float64.
-            progress: Whether process 0 prints a line at every report.
+            progress: Whether process 0 prints a line at every report; what the others are given does not matter.
             every: So many steps are computed between two reports, checkpoints and looks at `stop`.
             checkpoint: A directory for checkpoints, which all processes see. A run that finds one there goes on from
-                it, with any number of devices and processes.
+                it, with any number of devices and processes, and with the same number of steps or more. It has to be
+                of the same run: key, initial particles, data, density, optimizer, kernel, bandwidth and batch size.
+                Numbers are compared up to rounding; density and optimizer are compared by what they give at a few
+                places, so a density may gain a constant.
             stop: Asked at every report whether to save and stop.
             timing_log: A file to which process 0 appends at every report how long each process takes for its scores:
                 a JSON object per line.
@@ -137,7 +142,8 @@ class SVGD:
         Raises:
             ValueError: An argument is not of the form that is needed.
             SVGDError: Scores are not finite, or the processes were not given the same.
-            srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or cannot be read or written.
+            srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or has more steps, or cannot be read
+                or written.
         """
         from srunbook.svgd._run import Run
 
@@ -170,7 +176,10 @@ class SVGD:
         whole = Target(self.target.log_density, self.target.log_likelihood, None, self.target.rows)
         compute = jax.jit(self._direction(layout, whole))
         phi, h, _ = compute(self._spread(x, layout), self._data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
-        return Direction(self._gathered(phi)[: layout.n], float(self._gathered(h)))
+        bandwidth = float(self._gathered(h))
+        if self.kernel == "rbf":
+            _kernel.warn_of_rounding(x, bandwidth, stacklevel=3)
+        return Direction(self._gathered(phi)[: layout.n], bandwidth)
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
         """Which particles each device of each process holds, in equal parts: the last may hold fewer, or none.

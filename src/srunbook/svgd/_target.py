@@ -58,20 +58,20 @@ class Target:
         chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, self.rows)
         return jax.tree.map(lambda array: jnp.asarray(array)[chosen], data)
 
+    def value(self, particle: Array, batch: Any) -> Array:
+        """Log density of one particle, with the likelihood of a batch in the place of all rows: a number."""
+        total = jnp.asarray(self.log_density(particle))
+        if self.log_likelihood is not None:
+            scale = 1.0 if self.batch_size is None else self.rows / self.batch_size
+            total = total + scale * self.log_likelihood(particle, batch)
+        if total.shape != ():
+            raise ValueError(
+                f"the log density of one particle has the shape {total.shape}; it is one number, "
+                "as in lambda x: -0.5 * jnp.sum(x**2)"
+            )
+        return total
+
     def scores(self, x: Array, batch: Any) -> Array:
         """Gradients of the log density at each particle, shape (rows, d)."""
-
-        def value(particle: Array) -> Array:
-            total = jnp.asarray(self.log_density(particle))
-            if self.log_likelihood is not None:
-                scale = 1.0 if self.batch_size is None else self.rows / self.batch_size
-                total = total + scale * self.log_likelihood(particle, batch)
-            if total.shape != ():
-                raise ValueError(
-                    f"the log density of one particle has the shape {total.shape}; it is one number, "
-                    "as in lambda x: -0.5 * jnp.sum(x**2)"
-                )
-            return total
-
-        gradients: Array = jax.vmap(jax.grad(value))(x)
+        gradients: Array = jax.vmap(jax.grad(self.value), (0, None))(x, batch)
         return gradients

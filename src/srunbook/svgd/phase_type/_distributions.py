@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
-import functools
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from srunbook.svgd.phase_type._checks import check_positive, check_rates, check_shapes, check_steps
 from srunbook.svgd.phase_type._series import log_series
 
+HALF = math.log(0.5)
 
-def _checked(initial: Any, matrix: Any, name: str) -> None:
-    if jnp.ndim(matrix) != 2 or jnp.shape(matrix) != jnp.shape(initial) * 2:
-        raise ValueError(
-            f"initial has the shape {jnp.shape(initial)} and {name} {jnp.shape(matrix)}; needed are (m,) and (m, m)"
-        )
+_Chain = TypeVar("_Chain")
+
+
+def _tree(cls: type[_Chain]) -> type[_Chain]:
+    """Makes a dataclass a tree of its arrays. What JAX makes of one need not be a chain: a gradient, several in one."""
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    def unflatten(_: None, arrays: Any) -> _Chain:
+        made = object.__new__(cls)
+        for name, array in zip(names, arrays, strict=True):
+            object.__setattr__(made, name, array)
+        return made
+
+    jax.tree_util.register_pytree_node(cls, lambda chain: ([getattr(chain, name) for name in names], None), unflatten)
+    return cls
 
 
 def _points(x: Any, like: Array) -> Array:
@@ -44,7 +56,24 @@ def _missing(rows: Array) -> Array:
     return jnp.where(sums > 0, sums, 0)
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["initial", "rates"], meta_fields=[])
+def _with_end(initial: Array, steps: Array, ends: Array) -> tuple[Array, Array, Array]:
+    """A chain with its end as one more state, which it never leaves.
+
+    Returns:
+        Its initial probabilities, shape (m + 1,), those of its steps, shape (m + 1, m + 1), and the indicator of the
+        end, shape (m + 1,).
+    """
+    end = jnp.zeros(len(initial) + 1, steps.dtype).at[-1].set(1)
+    return jnp.append(initial, 0), jnp.concatenate([jnp.column_stack([steps, ends]), end[None]]), end
+
+
+def _log_cdf(ended: Array, log_survival: Array) -> Array:
+    """Log of the distribution function, from its own logarithm where it is small, and else from that of the rest."""
+    late = log_survival < HALF
+    return jnp.where(late, jnp.log1p(-jnp.exp(jnp.where(late, log_survival, -1))), ended)
+
+
+@_tree
 @dataclass(frozen=True)
 class Continuous:
     """Time until a Markov chain in continuous time is absorbed.
@@ -57,35 +86,40 @@ class Continuous:
     Times are in units of 1 / rate.
 
     Raises:
-        ValueError: The shapes do not fit together.
+        ValueError: The shapes do not fit together, or, where values are known and not traced, they are no
+            probabilities and no rates.
     """
 
     initial: Array
     rates: Array
 
     def __post_init__(self) -> None:
-        """Refuses shapes that do not fit."""
-        if hasattr(self.rates, "shape"):
-            _checked(self.initial, self.rates, "rates")
+        """Refuses what is no chain."""
+        check_shapes(self.initial, self.rates, "rates")
+        check_rates(self.initial, self.rates)
 
-    def _series(self, t: Any, ends: Array) -> tuple[Array, Array]:
-        """Log of sum_k Pois(k; scale t) initial P^k ends, and the scale, for which the fastest rate is enough."""
+    def _jumps(self) -> tuple[Array, Array, Array]:
+        """A rate s, for which the fastest is enough, and the chain in steps at it: P = I + T / s, and its ends."""
         scale = lax.stop_gradient(jnp.max(-jnp.diagonal(self.rates)))
         matrix = jnp.eye(len(self.initial), dtype=self.rates.dtype) + self.rates / scale
-        matrix = _not_negative(matrix)  # -scale / scale need not be -1 once it is compiled
+        # -scale / scale need not be -1 once it is compiled
+        return scale, _not_negative(matrix), _missing(-self.rates) / scale
+
+    def _series(self, t: Any, scale: Array, initial: Array, matrix: Array, ends: Array) -> Array:
+        """Log of sum_k Pois(k; scale t) initial P^k ends."""
         times = _points(t, self.rates)
         usable = times >= 0
         mean = scale * jnp.where(usable, times, 0)
-        logs = log_series(self.initial, matrix, ends, mean.reshape(-1), True).reshape(times.shape)
-        return jnp.where(usable, logs, jnp.nan), scale
+        logs = log_series(initial, matrix, ends, mean.reshape(-1), True).reshape(times.shape)
+        return jnp.where(usable, logs, jnp.nan)
 
     def log_prob(self, t: Any) -> Array:
         """Log density at times t of any shape, by uniformization; -inf where t < 0.
 
         f(t) = s sum_k Pois(k; s t) initial P^k exit / s, with s the fastest rate, P = I + T / s, exit = -T 1.
         """
-        scale = lax.stop_gradient(jnp.max(-jnp.diagonal(self.rates)))
-        logs, _ = self._series(t, _missing(-self.rates) / scale)
+        scale, matrix, ends = self._jumps()
+        logs = self._series(t, scale, self.initial, matrix, ends)
         return jnp.where(_points(t, self.rates) < 0, -jnp.inf, logs + jnp.log(scale))
 
     def prob(self, t: Any) -> Array:
@@ -94,12 +128,23 @@ class Continuous:
 
     def log_survival(self, t: Any) -> Array:
         """Log of the probability that absorption comes after t: initial exp(T t) 1."""
-        logs, _ = self._series(t, jnp.ones_like(self.initial))
+        scale, matrix, _ = self._jumps()
+        logs = self._series(t, scale, self.initial, matrix, jnp.ones_like(self.initial))
         return jnp.where(_points(t, self.rates) < 0, 0, jnp.minimum(logs, 0))
+
+    def log_cdf(self, t: Any) -> Array:
+        """Log of the probability that absorption comes by t, which keeps its digits where that is small.
+
+        There it is the log of sum_k Pois(k; s t) e_k with e_k the probability that the chain has ended after k of its
+        jumps: no term is negative, and none cancels another. -inf where t <= 0.
+        """
+        scale, matrix, ends = self._jumps()
+        ended = self._series(t, scale, *_with_end(self.initial, matrix, ends))
+        return jnp.where(_points(t, self.rates) < 0, -jnp.inf, _log_cdf(ended, self.log_survival(t)))
 
     def cdf(self, t: Any) -> Array:
         """Probability that absorption comes by t."""
-        return -jnp.expm1(self.log_survival(t))
+        return jnp.exp(self.log_cdf(t))
 
     def moment(self, order: int) -> Array:
         """E X^order = order! initial (-T)^-order 1."""
@@ -173,14 +218,21 @@ class Continuous:
     def poisson_count(self, rate: Any) -> Discrete:
         """Number of events of a Poisson process until absorption, plus 1 (Hobolth, Siri-Jegousse and Bladt 2019).
 
+        Its chain is an inverse matrix, whose probabilities of ending are what rows lack to 1: where one is as small as
+        rounding, it has no digits.
+
         Args:
             rate: Events per unit of time.
+
+        Raises:
+            ValueError: The rate is known, and not larger than 0.
         """
+        check_positive("rate", rate, "poisson_count(1.5)")
         m = len(self.initial)
         return Discrete(self.initial, jnp.linalg.inv(jnp.eye(m, dtype=self.rates.dtype) - self.rates / rate))
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["initial", "steps"], meta_fields=[])
+@_tree
 @dataclass(frozen=True)
 class Discrete:
     """Number of steps until a Markov chain in discrete time is absorbed: 1 or more.
@@ -191,28 +243,32 @@ class Discrete:
             probability of absorption.
 
     Raises:
-        ValueError: The shapes do not fit together.
+        ValueError: The shapes do not fit together, or, where values are known and not traced, they are no
+            probabilities and no rates.
     """
 
     initial: Array
     steps: Array
 
     def __post_init__(self) -> None:
-        """Refuses shapes that do not fit."""
-        if hasattr(self.steps, "shape"):
-            _checked(self.initial, self.steps, "steps")
+        """Refuses what is no chain."""
+        check_shapes(self.initial, self.steps, "steps")
+        check_steps(self.initial, self.steps)
 
-    def _series(self, k: Any, ends: Array) -> Array:
+    def _ends(self) -> Array:
+        return _missing(jnp.eye(len(self.initial), dtype=self.steps.dtype) - self.steps)
+
+    def _series(self, k: Any, initial: Array, matrix: Array, ends: Array) -> Array:
+        """Log of initial P^k ends."""
         terms = _points(k, self.steps)
-        return log_series(self.initial, _not_negative(self.steps), ends, terms.reshape(-1), False).reshape(terms.shape)
+        return log_series(initial, matrix, ends, terms.reshape(-1), False).reshape(terms.shape)
 
     def log_prob(self, k: Any) -> Array:
         """Log probability of exactly k steps, initial P^(k-1) (1 - P 1), for whole numbers k of any shape."""
         number = _points(k, self.steps)
         real = (number >= 1) & (number == jnp.floor(number))
-        logs = self._series(
-            jnp.where(real, number - 1, 0), _missing(jnp.eye(len(self.initial), dtype=self.steps.dtype) - self.steps)
-        )
+        at = jnp.where(real, number - 1, 0)
+        logs = self._series(at, self.initial, _not_negative(self.steps), self._ends())
         return jnp.where(real, logs, -jnp.inf)
 
     def prob(self, k: Any) -> Array:
@@ -222,12 +278,20 @@ class Discrete:
     def log_survival(self, k: Any) -> Array:
         """Log of the probability of more than k steps: initial P^k 1."""
         number = jnp.floor(_points(k, self.steps))
-        logs = self._series(jnp.maximum(number, 0), jnp.ones_like(self.initial))
+        at = jnp.maximum(number, 0)
+        logs = self._series(at, self.initial, _not_negative(self.steps), jnp.ones_like(self.initial))
         return jnp.where(number < 0, 0, jnp.minimum(logs, 0))
+
+    def log_cdf(self, k: Any) -> Array:
+        """Log of the probability of at most k steps, which keeps its digits where that is small; -inf where k < 1."""
+        number = jnp.floor(_points(k, self.steps))
+        with_end = _with_end(self.initial, _not_negative(self.steps), self._ends())
+        ended = self._series(jnp.maximum(number, 0), *with_end)
+        return jnp.where(number < 1, -jnp.inf, _log_cdf(ended, self.log_survival(k)))
 
     def cdf(self, k: Any) -> Array:
         """Probability of at most k steps."""
-        return -jnp.expm1(self.log_survival(k))
+        return jnp.exp(self.log_cdf(k))
 
     def factorial_moment(self, order: int) -> Array:
         """E X (X-1) ... (X-order+1) = order! initial P^(order-1) (I - P)^-order 1."""
@@ -252,7 +316,7 @@ class Discrete:
 
     def sample(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Numbers of steps of independent chains, as int32."""
-        ends = _missing(jnp.eye(len(self.initial), dtype=self.steps.dtype) - self.steps)
+        ends = self._ends()
         jumps = jnp.log(jnp.concatenate([self.steps, ends[:, None]], axis=1))
 
         def one(key: Array) -> Array:

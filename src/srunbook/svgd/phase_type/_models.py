@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from srunbook.svgd.phase_type._checks import check_positive
 from srunbook.svgd.phase_type._distributions import Continuous, Discrete
 
 
@@ -20,13 +21,21 @@ def hypoexponential(rates: Any) -> Continuous:
 
     Args:
         rates: The rate of each, shape (m,), equal ones allowed.
+
+    Raises:
+        ValueError: There is none, or a rate is known, and not larger than 0.
     """
-    along = jnp.asarray(rates, jnp.result_type(float, rates))
+    along = jnp.asarray(rates)
+    along = along.astype(jnp.result_type(float, along))
+    if along.ndim != 1 or along.shape[0] == 0:
+        raise ValueError(f"rates have the shape {along.shape}; needed is (m,), as in hypoexponential([1.0, 2.0])")
+    check_positive("rate", along, "hypoexponential([1.0, 2.0])")
     return Continuous(_first(along.shape[0], along.dtype), jnp.diag(along[:-1], 1) - jnp.diag(along))
 
 
 def exponential(rate: Any) -> Continuous:
     """Exponential time: f(t) = rate exp(-rate t)."""
+    check_positive("rate", rate, "exponential(2.0)")
     return hypoexponential(jnp.reshape(jnp.asarray(rate), 1))
 
 
@@ -34,11 +43,13 @@ def erlang(shape: int, rate: Any) -> Continuous:
     """Sum of `shape` exponential times of one rate: the gamma distribution with a whole shape."""
     if shape < 1:
         raise ValueError(f"shape={shape}: an Erlang time sums 1 exponential time or more, as in erlang(3, 2.0)")
+    check_positive("rate", rate, "erlang(3, 2.0)")
     return hypoexponential(jnp.broadcast_to(jnp.asarray(rate), (shape,)))
 
 
 def geometric(probability: Any) -> Discrete:
     """Number of trials until the first success: (1 - p)^(k-1) p."""
+    check_positive("probability", probability, "geometric(0.5)", most=1)
     p = jnp.asarray(probability, jnp.result_type(float, probability))
     return Discrete(jnp.ones(1, p.dtype), jnp.reshape(1 - p, (1, 1)))
 
@@ -57,15 +68,18 @@ def coalescent_height(samples: int, rate: Any = 1.0) -> Continuous:
         rate: Rate at which a pair joins; 1 measures time in units of the population size.
     """
     k = _lineages(samples)
+    check_positive("rate", rate, "coalescent_height(10, 2.0)")
     return hypoexponential(rate * k * (k - 1) / 2)
 
 
 def coalescent_length(samples: int, rate: Any = 1.0) -> Continuous:
     """Total length of all branches of the genealogy: each lineage adds its time. P(L <= t) = (1 - exp(-t/2))^(n-1)."""
     k = _lineages(samples)
+    check_positive("rate", rate, "coalescent_length(10, 2.0)")
     return hypoexponential(rate * (k - 1) / 2)
 
 
 def segregating_sites(samples: int, theta: Any) -> Discrete:
     """Number of mutations on the genealogy, plus 1: they come at the rate theta / 2 along its branches."""
+    check_positive("theta", theta, "segregating_sites(10, 2.0)")
     return coalescent_length(samples).poisson_count(jnp.asarray(theta) / 2)

@@ -18,6 +18,9 @@ from jax import Array, lax
 MOST_TERMS = 100_000
 """Where more terms are needed the result is NaN: then a rate times a time is about this large."""
 
+SMALL = 5
+"""Matrices of so many states or fewer are multiplied without a call of a matrix product for each element of a batch."""
+
 LARGEST_EXPONENT = 80.0
 """Factors of the gradient are cut off here; float32 ends at 88."""
 
@@ -42,7 +45,16 @@ class _Path(NamedTuple):
 
     def after(self, matrix: Array) -> _Path:
         """One step later."""
-        return _Path.normal(jnp.matmul(self.row, matrix, precision=lax.Precision.HIGHEST), self.size)
+        return _Path.normal(_product(self.row, matrix), self.size)
+
+
+def _product(left: Array, right: Array) -> Array:
+    """Matrix product. Small ones are sums of products, which under vmap are faster on a CPU."""
+    if len(right) > SMALL:
+        return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+    columns = right[:, None] if right.ndim == 1 else right
+    result = jnp.sum(left[..., None] * columns, axis=-2)
+    return result[..., 0] if right.ndim == 1 else result
 
 
 def _log_weights(k: Array, x: Array, *, poisson: bool) -> Array:
@@ -68,10 +80,15 @@ def _stirling_error(k: Array) -> Array:
     return jnp.where(safe < 16, small, series)
 
 
-def _terms(x: Array, *, poisson: bool) -> Array:
-    """How many terms are needed: the Poisson tail beyond is less than 1e-14."""
+def _terms(x: Array, states: int, *, poisson: bool) -> Array:
+    """How many terms are needed.
+
+    The Poisson tail beyond is less than 1e-15 (1e-9 in float32, which rounds more). It counts from the last state:
+    where a chain passes all of its states, no earlier term is more than 0, and the sum may be as small as the next.
+    """
     largest = jnp.max(x, initial=0)
-    wanted = jnp.ceil(largest + 8 * jnp.sqrt(largest) + 30) if poisson else largest + 1
+    wide, more = (6, 12) if x.dtype == jnp.float32 else (8, 20)
+    wanted = jnp.ceil(largest + wide * jnp.sqrt(largest) + more + states) if poisson else largest + 1
     return jnp.where(wanted <= MOST_TERMS, wanted, 0).astype(jnp.int32)
 
 
@@ -95,14 +112,14 @@ def log_series(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> Ar
 
 @functools.partial(jax.jit, static_argnums=4)  # called from outside of jit, it is compiled once for each shape
 def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tuple[Array, Any]:
-    count = _terms(x, poisson=poisson)
+    count = _terms(x, len(a), poisson=poisson)
 
     def add(k: Array, carry: tuple[_Path, Array, Array]) -> tuple[_Path, Array, Array]:
         path, highest, total = carry
-        found = jnp.log(jnp.dot(path.row, b)) + path.size + _log_weights(k, x, poisson=poisson)
+        found = jnp.log(jnp.sum(path.row * b)) + path.size + _log_weights(k, x, poisson=poisson)
         now = jnp.maximum(highest, found)
-        safe = jnp.where(jnp.isfinite(now), now, 0)
-        return path.after(matrix), now, total * jnp.exp(highest - safe) + jnp.exp(found - safe)
+        share = jnp.exp(jnp.minimum(highest, found) - jnp.where(jnp.isfinite(now), now, 0))  # of the larger
+        return path.after(matrix), now, jnp.where(found > highest, total * share + 1, total + share)
 
     start = _Path.normal(a, jnp.zeros((), a.dtype))
     nothing = jnp.full(x.shape, -jnp.inf, a.dtype)
@@ -120,7 +137,7 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
     """
     a, matrix, b, x, result = saved
     known = jnp.isfinite(result)
-    count = _terms(x, poisson=poisson)
+    count = _terms(x, len(a), poisson=poisson)
 
     def add(k: Array, carry: Any) -> Any:
         path, (column, of_column), (outer, of_outer), sums = carry
@@ -133,20 +150,18 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
         def scaled(size: Array) -> Array:
             return jnp.exp(jnp.minimum(peak + size, LARGEST_EXPONENT))
 
-        after = product(path.row, matrix)
+        after = _product(path.row, matrix)
         sums = (
             sums[0] + weight * scaled(of_column) * column,
             sums[1] + weight * scaled(of_outer) * outer,
             sums[2] + weight * scaled(path.size) * path.row,
-            sums[3] + factors * scaled(path.size) * jnp.dot(after, b),
+            sums[3] + factors * scaled(path.size) * jnp.sum(after * b),
         )
         # The sum of two matrices whose sizes are kept apart; the larger one sets the size.
         size = jnp.maximum(of_outer, path.size)
-        grown = jnp.exp(of_outer - size) * product(outer, matrix.T) + jnp.exp(path.size - size) * jnp.outer(path.row, b)
-        return _Path.normal(after, path.size), _sized(product(matrix, column), of_column), _sized(grown, size), sums
-
-    def product(left: Array, right: Array) -> Array:
-        return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+        earlier, newest = _product(outer, matrix.T), jnp.outer(path.row, b)
+        grown = jnp.exp(of_outer - size) * earlier + jnp.exp(path.size - size) * newest
+        return _Path.normal(after, path.size), _sized(_product(matrix, column), of_column), _sized(grown, size), sums
 
     zero = jnp.zeros((), a.dtype)
     nothing = (jnp.zeros_like(a), jnp.zeros_like(matrix), jnp.zeros_like(b), jnp.zeros_like(x))
