@@ -155,7 +155,21 @@ def bench(session: nox.Session) -> None:
     environment(session)
     measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
     for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
-        python(session, str(ROOT / "bench" / f"{name}.py"))
+        program = ROOT / "bench" / f"{name}.py"
+        options = ["--peers", str(peers(session))] if "--peers" in program.read_text(encoding="utf-8") else []
+        python(session, str(program), *options)
+
+
+def peers(session: nox.Session) -> Path:
+    """The folder with the other packages that some benchmarks measure; they stay apart from the environment."""
+    folder = ROOT / "build" / "peers"
+    if not folder.exists():
+        half = folder.with_suffix(".half")
+        shutil.rmtree(half, ignore_errors=True)
+        wanted = ["--no-deps", "--target", str(half), "-r", str(ROOT / "bench" / "peers.txt")]
+        python(session, "-m", "pip", "install", "--quiet", *wanted)
+        half.rename(folder)
+    return folder
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from typed import typed
 
 import srunbook
 from srunbook.checkpoint import Checkpoints
@@ -152,7 +153,7 @@ def main() -> None:
         figures = (f"{quantity} {configuration.median(quantity):.5g}" for quantity in configuration.samples)
         print(f"{configuration.name:32}  {'  '.join(figures)}")
     measurement = Measurement.taken_now(
-        "python bench/checkpoint.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__, "torch": torch.__version__},
         parameters={

@@ -9,6 +9,8 @@ import argparse
 import time
 from pathlib import Path
 
+from typed import typed
+
 import srunbook
 from srunbook import cluster
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -53,7 +55,7 @@ def main() -> None:
         figures = (f"{quantity} {configuration.median(quantity):.3g}" for quantity in configuration.samples)
         print(f"{configuration.name:24}  {'  '.join(figures)}")
     measurement = Measurement.taken_now(
-        "python bench/cluster_start.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn", "root": "in the cache"},

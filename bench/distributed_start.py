@@ -19,6 +19,8 @@ import sys
 import time
 from pathlib import Path
 
+from typed import typed
+
 RESULT = Path(__file__).parent / "results" / "distributed_start.json"
 JAX, OURS = "jax.distributed.initialize()", "initialize_distributed()"
 ORDERS = {"as they come": 0.0, "process 0 first": 0.5}
@@ -52,7 +54,9 @@ def sample(call: str, order: str) -> dict[str, float]:
     """One start of two processes; milliseconds."""
     from srunbook import simulate
 
-    result = simulate.run([sys.executable, __file__, "--worker", call, order], nodes=2, timeout=120)
+    # Python keeps what it compiled, as it does for an installed package, though it was told not to write here.
+    environ = {"PYTHONDONTWRITEBYTECODE": ""}
+    result = simulate.run([sys.executable, __file__, "--worker", call, order], nodes=2, timeout=120, env=environ)
     times = [json.loads(text) for text in re.findall(r"times (\[.*\])", result.output)]
     if result.returncode != 0 or len(times) != 2:
         raise SystemExit(f"{call}: {result.failure}\n{result.output}")
@@ -99,7 +103,7 @@ def main() -> None:
         figures = (f"{quantity} {configuration.median(quantity):.1f}" for quantity in configuration.samples)
         print(f"{configuration.name:46}  {'  '.join(figures)}")
     measurement = Measurement.taken_now(
-        "python bench/distributed_start.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__, "jax": jax.__version__},
         parameters={

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typed import typed
 
 from srunbook import cluster
 from srunbook.cluster import State
@@ -151,7 +152,7 @@ def main() -> None:
         try:
             states = {link: boot(link, nodes, quota, options.slurm) for link in links}
             measurement = Measurement.taken_now(
-                "python bench/gloo_scaling.py",
+                typed(),
                 take(states, options.repeats),
                 versions={"torch": torch.__version__, "slurm": states[links[0]].root["slurm"]},
                 parameters={**SHARED, "repeats": options.repeats, "model": model},

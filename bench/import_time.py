@@ -7,10 +7,13 @@ python bench/import_time.py --repeats 5 --output /tmp/x.json
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from typed import typed
 
 import srunbook
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -27,8 +30,10 @@ RESULT = Path(__file__).parent / "results" / "import_time.json"
 
 def milliseconds(statement: str) -> float:
     """Wall time of a fresh interpreter that runs one statement, in milliseconds."""
+    # Python keeps what it compiled, as it does for an installed package, though it was told not to write here.
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
+    subprocess.run([sys.executable, "-c", statement], env=environ, check=True)
     return (time.perf_counter() - start) * 1000
 
 
@@ -53,7 +58,7 @@ def main() -> None:
         configurations.append(Configuration(name, {"statement": STATEMENTS[name]}, series))
         print(f"{name:28}" + "".join(f"  {q} {configurations[-1].median(q):8.2f}" for q in series))
     measurement = Measurement.taken_now(
-        "python bench/import_time.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn"},

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from typed import typed
 
 from srunbook.formats import Configuration, Measurement, write_measurement
 
@@ -159,7 +160,7 @@ def main() -> None:
         print(f"{name:24} {configurations[-1].median('step_ms'):8.3f} ms", flush=True)
     machine = {"device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"}
     measurement = Measurement.taken_now(
-        f"python bench/lightning_gpu.py --device {options.device}",
+        typed(),
         configurations,
         versions={package: importlib.metadata.version(package) for package in ("torch", "lightning")},
         parameters={"repeats": options.rounds, "batch": options.batch, "order": "in turn", "warm_up_epochs": 1},

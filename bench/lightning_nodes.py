@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_job import run, step
+from typed import typed
 
 from srunbook import cluster
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -79,7 +80,7 @@ def main() -> None:
             configurations.append(Configuration(f"{model}, {layout}", parameters, {"step_ms": times}))
             print(f"{model}, {layout}: {parameters}, median {configurations[-1].median('step_ms'):.3f} ms")
     measurement = Measurement.taken_now(
-        "python bench/lightning_nodes.py",
+        typed(),
         configurations,
         versions={"torch": importlib.metadata.version("torch"), "slurm": state.root["slurm"]},
         parameters={"repeats": options.repeats, "batch": BATCH, "across_ranks": "maximum", "order": "in turn"},

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_job import Samples, run, step
+from typed import typed
 
 from srunbook import cluster
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -155,7 +156,7 @@ def main() -> None:
         ("lightning_switches", switches(samples), SIZES),
     ):
         measurement = Measurement.taken_now(
-            "python bench/lightning_overhead.py",
+            typed(),
             configurations,
             versions={
                 **{package: importlib.metadata.version(package) for package in ("torch", "lightning")},

@@ -19,6 +19,7 @@ from typing import Any
 
 import lightning
 import torch
+from typed import typed
 
 from srunbook.formats import Configuration, Measurement, write_measurement
 
@@ -100,7 +101,7 @@ def main() -> None:
             last = configurations[-1].samples
             print(f"{base:5} {case:22} rate {rate:5.2f}: {last}", flush=True)
     measurement = Measurement.taken_now(
-        "python bench/lightning_rates.py",
+        typed(),
         configurations,
         versions={package: importlib.metadata.version(package) for package in ("torch", "lightning")},
         parameters={"seeds": options.seeds, "momentum": 0.9, "samples": train.TRAIN},

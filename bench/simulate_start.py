@@ -9,6 +9,8 @@ import argparse
 import time
 from pathlib import Path
 
+from typed import typed
+
 import srunbook
 from srunbook import simulate
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -47,7 +49,7 @@ def main() -> None:
         configurations.append(Configuration(name, parameters, {"wall_ms": samples[name]}))
         print(f"{name:28}  wall_ms {configurations[-1].median('wall_ms'):8.2f}")
     measurement = Measurement.taken_now(
-        "python bench/simulate_start.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn", "command": "true"},

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from typed import typed
+
 import srunbook
 from srunbook import simulate
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -147,7 +149,7 @@ def main() -> None:
         figures = (f"{quantity} {configuration.median(quantity):.4g}" for quantity in configuration.samples)
         print(f"{configuration.name:8}  {'  '.join(figures)}", flush=True)
     measurement = Measurement.taken_now(
-        "python bench/svgd_devices.py",
+        typed(),
         configurations,
         versions={"srunbook": srunbook.__version__, "jax": importlib.metadata.version("jax")},
         parameters={

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from typed import typed
 
 import srunbook
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -90,7 +91,7 @@ def main() -> None:
         for one in configurations:
             print(one.name, *(f"{quantity} {one.median(quantity):.4g}" for quantity in one.samples))
         measurement = Measurement.taken_now(
-            "python bench/svgd_dispersion.py",
+            typed(),
             configurations,
             versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "optax": optax.__version__},
             parameters={

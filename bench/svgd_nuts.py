@@ -21,6 +21,7 @@ import jax
 import numpy as np
 import optax
 import sklearn
+from typed import typed
 
 import srunbook
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -118,7 +119,7 @@ def main() -> None:
         print(name, *(f"{quantity} {np.median(values):.4g}" for quantity, values in found.items()))
 
     measurement = Measurement.taken_now(
-        "python bench/svgd_nuts.py",
+        typed(),
         [Configuration(name, {"parameters": model.DIMENSIONS}, found) for name, found in rows.items()],
         versions={
             "srunbook": srunbook.__version__,

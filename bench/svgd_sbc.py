@@ -24,6 +24,7 @@ import numpy as np
 import optax
 import scipy
 import scipy.stats
+from typed import typed
 
 import srunbook
 from srunbook.formats import Configuration, Measurement, write_measurement
@@ -165,7 +166,7 @@ def main() -> None:
         print(row.name, *(f"{name} {row.median(name):.4g}" for name in figures if name in row.samples), flush=True)
     configurations += controls[-1:]
     measurement = Measurement.taken_now(
-        "python bench/svgd_sbc.py",
+        typed(),
         configurations,
         versions={
             "srunbook": srunbook.__version__,

@@ -23,6 +23,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from typed import typed
 
 import srunbook
 from srunbook import cluster
@@ -247,6 +248,25 @@ def place(row: Configuration) -> tuple[Any, ...]:
     return tuple(row.parameters[name] for name in ("link", "cluster_nodes", "quota"))
 
 
+def write(path: Path, rows: list[Configuration], slurm: str, **parameters: object) -> None:
+    """Writes a result with what all runs of the model on this cluster share."""
+    measurement = Measurement.taken_now(
+        typed(),
+        rows,
+        versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "slurm": slurm},
+        parameters={
+            "model": "coalescent heights",
+            "genealogies": ROWS,
+            "d": D,
+            "threads": 1,
+            "order": "in turn",
+            "across_ranks": "maximum",
+            **parameters,
+        },
+    )
+    write_measurement(path, measurement)
+
+
 def main() -> None:
     """Measures all settings, and writes the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -271,22 +291,7 @@ def main() -> None:
     ):
         kept = read_measurement(path).configurations if options.add else []
         rows = [row for row in kept if place(row) not in new] + rows
-        measurement = Measurement.taken_now(
-            "python bench/svgd_scaling.py",
-            rows,
-            versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "slurm": options.slurm},
-            parameters={
-                "model": "coalescent heights",
-                "genealogies": ROWS,
-                "d": D,
-                "threads": 1,
-                "order": "in turn",
-                "across_ranks": "maximum",
-                "cpu_quota": "of each node",
-                "load_before": load,
-            },
-        )
-        write_measurement(path, measurement)
+        write(path, rows, options.slurm, load_before=load, cpu_quota="of each node")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 python bench/svgd_speed.py --peers FOLDER     # writes bench/results/svgd_speed.json and svgd_memory.json
 
-The other packages come from `pip install --no-deps --target FOLDER blackjax numpyro phasic`, with what they import.
+The other packages come from `pip install --no-deps --target FOLDER -r bench/peers.txt`; `nox -s bench` does that.
 Each has 16 GiB and 120 s a step. Of what needs more, the row says so, and how that is known.
 """
 
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import optax
 from jax import lax
 from svgd_loop import Loop, normal, peak_mebibytes, timed
 from svgd_peers import ANSWER, MEMORY
+from typed import typed
 
 import srunbook
 from srunbook.formats import Configuration, Measurement, read_measurement, write_measurement
@@ -99,7 +101,7 @@ class Peer:
 
     def __init__(self, package: str, folder: Path) -> None:
         self.package, self.folder = package, folder
-        self.version = "not installed"
+        self.version = ""  # known once it has answered
         self._process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
         self._answers: queue.Queue[str] = queue.Queue()
@@ -305,6 +307,13 @@ def say(configuration: Configuration) -> None:
     print(f"{configuration.name:14}  {'  '.join(figures)}  ({'; '.join(others)})", flush=True)
 
 
+def with_origin(before: Measurement) -> list[Configuration]:
+    """The rows of an earlier result, each with where it comes from."""
+    origin = {name: getattr(before, name) for name in ("command", "commit", "date")}
+    origin["load_before"] = before.parameters["load_before"]
+    return [replace(row, parameters={**origin, **row.parameters}) for row in before.configurations]
+
+
 def main() -> None:
     """Measures row by row, from few particles to many."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -326,7 +335,10 @@ def main() -> None:
     load = round(os.getloadavg()[0], 2)
     peers = [Peer(package, options.peers.resolve()) for package in PACKAGES] if options.peers else []
     wanted = {(n, d) for n in options.particles for d in options.dimensions}
-    kept = read_measurement(options.output).configurations if options.add else []
+    before = read_measurement(options.output) if options.output.exists() else None
+    if before and not options.peers and any(name in before.versions for name in PACKAGES):
+        parser.error(f"{options.output.name} has other packages, too: give --peers FOLDER, or another --output")
+    kept = with_origin(before) if before and options.add else []
     kept = [row for row in kept if (row.parameters["n"], row.parameters["d"]) not in wanted]
     earlier: dict[tuple[str, int], dict[int, float]] = {}
     for row in kept:
@@ -351,12 +363,13 @@ def main() -> None:
     floor = "exp of n x n numbers, and the products (n, d+2) (d+2, n) and (d+1, n) (n, n)"
     floor += f", in compiled loops over blocks of {BLOCK >> 18} MiB"
     versions = {"srunbook": srunbook.__version__, "jax": jax.__version__}
+    known = {peer.package: peer.version for peer in peers if peer.version}
     machine = {} if ON_CPU else {"device": device.device_kind}
     configurations = sorted(kept + configurations, key=lambda row: (row.parameters["n"], row.parameters["d"]))
     measurement = Measurement.taken_now(
-        "python bench/svgd_speed.py --peers FOLDER" if peers else "python bench/svgd_speed.py",
+        typed(),
         configurations,
-        versions=versions | {peer.package: peer.version for peer in peers},
+        versions=(before.versions if before and kept else {}) | versions | known,
         parameters={
             **shared,
             "repeats": options.repeats,
@@ -374,7 +387,7 @@ def main() -> None:
         write_measurement(
             options.output.with_name(options.output.name.replace("speed", "memory")),
             Measurement.taken_now(
-                "python bench/svgd_speed.py",
+                typed(),
                 [many],
                 versions=versions,
                 parameters={**shared, "repeats": 3, "processes": "a new one for each repeat"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,19 +23,7 @@ PROGRAM = ROOT / "examples" / "gloo_ddp" / "train_traffic.py"
 RESULT = ROOT / "build" / "gpu" / "gloo_gpu.json"
 REPEATS = 3
 
-
-def torch_sees_a_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU and this Python a torch that can use it."""
-    if shutil.which("nvidia-smi") is None:
-        return False
-    code = "import torch; raise SystemExit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-pytestmark = [
-    pytest.mark.skipif(not torch_sees_a_gpu(), reason="needs an NVIDIA GPU and a torch with CUDA"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.needs_gpu("torch"), pytest.mark.timeout(600)]
 
 
 def train(folder: Path, backend: str, *options: str) -> Result:

@@ -5,10 +5,7 @@ Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src pyth
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,17 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "jax_multinode"
 FAILURES = ROOT / "examples" / "failures"
 
-
-def jax_sees_a_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU and this Python a JAX that can use it."""
-    if shutil.which("nvidia-smi") is None:
-        return False
-    code = "import jax; raise SystemExit(jax.default_backend() != 'gpu')"
-    environ = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
-    return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=False).returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not jax_sees_a_gpu(), reason="needs an NVIDIA GPU and a JAX with CUDA")
+pytestmark = pytest.mark.needs_gpu("jax")
 
 
 def on_gpu(program: Path, *arguments: str, platforms: str = "cuda", **environ: str) -> Result:

@@ -7,7 +7,6 @@ writes its raw samples to build/gpu/lightning_gpu.json.
 from __future__ import annotations
 
 import csv
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,19 +28,7 @@ WITH_PRECISION = (
 )
 """The program of the guide, with one more argument of the Trainer."""
 
-
-def lightning_sees_a_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU, and this Python Lightning and a torch that can use it."""
-    if shutil.which("nvidia-smi") is None:
-        return False
-    code = "import lightning, tensorboard, torch; raise SystemExit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-pytestmark = [
-    pytest.mark.skipif(not lightning_sees_a_gpu(), reason="needs an NVIDIA GPU, Lightning, and a torch with CUDA"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.needs_gpu("torch", "lightning", "tensorboard"), pytest.mark.timeout(600)]
 
 
 def train(folder: Path, precision: str = "32-true", gpus: int = 1) -> Result:

@@ -7,7 +7,6 @@ Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src pyth
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,16 +26,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
 
 
-def jax_sees_a_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU and this Python a JAX that can use it, and optax."""
-    if shutil.which("nvidia-smi") is None:
-        return False
-    code = "import jax, optax; raise SystemExit(jax.default_backend() != 'gpu')"
-    found = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, check=False)
-    return found.returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not jax_sees_a_gpu(), reason="needs an NVIDIA GPU, a JAX with CUDA, and optax")
+pytestmark = pytest.mark.needs_gpu("jax", "optax")
 
 
 @pytest.mark.timeout(300)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,16 +21,7 @@ from srunbook.simulate import Result
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "torchrun"
 
-
-def torch_sees_a_gpu() -> bool:
-    """Whether this machine has an NVIDIA GPU and this Python a torch that can use it, and matplotlib."""
-    if shutil.which("nvidia-smi") is None:
-        return False
-    code = "import matplotlib, torch; raise SystemExit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not torch_sees_a_gpu(), reason="needs an NVIDIA GPU, a torch with CUDA, and matplotlib")
+pytestmark = pytest.mark.needs_gpu("torch", "matplotlib")
 
 
 @pytest.fixture(scope="module")
