@@ -84,7 +84,9 @@ def compare(particles: np.ndarray, heights: np.ndarray, counts: np.ndarray) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="SVGD for a coalescent model, beside its exact posterior.")
+    parser = argparse.ArgumentParser(
+        description="SVGD for a coalescent model, beside its exact posterior.", allow_abbrev=False
+    )
     parser.add_argument("--particles", type=int, default=200)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--output", type=Path, help="a .npz file for particles and observations")

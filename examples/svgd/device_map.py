@@ -22,7 +22,9 @@ def log_density(x: jax.Array) -> jax.Array:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Which device of which process holds which particles.")
+    parser = argparse.ArgumentParser(
+        description="Which device of which process holds which particles.", allow_abbrev=False
+    )
     parser.add_argument("--particles", type=int, default=21)
     options = parser.parse_args()
 

@@ -3,6 +3,8 @@
     python logistic_regression.py
     srunbook simulate --nodes 2 -- python logistic_regression.py
 
+It needs scikit-learn, which srunbook does not bring along.
+
 A particle is (log precision, intercept, 30 weights). The coefficients have a normal prior with that precision,
 and the precision has an exponential prior with mean 100, as in Liu and Wang (2016).
 """
@@ -49,8 +51,9 @@ def load() -> tuple[Rows, Rows]:
 def log_prior(x: jax.Array) -> jax.Array:
     """Of (log precision, coefficients)."""
     log_precision, coefficients = x[0], x[1:]
-    spread = -0.5 * jnp.exp(log_precision) * jnp.sum(coefficients**2) + 0.5 * len(coefficients) * log_precision
-    return spread + log_precision - 0.01 * jnp.exp(log_precision)  # of the logarithm, hence + log_precision
+    precision = jnp.exp(log_precision)
+    spread = 0.5 * (len(coefficients) * log_precision - precision * jnp.sum(coefficients**2))
+    return spread + log_precision - 0.01 * precision  # + log_precision: of the logarithm
 
 
 def log_likelihood(x: jax.Array, rows: Rows) -> jax.Array:
@@ -73,7 +76,7 @@ def starts(key: jax.Array, n: int) -> jax.Array:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Bayesian logistic regression by SVGD.")
+    parser = argparse.ArgumentParser(description="Bayesian logistic regression by SVGD.", allow_abbrev=False)
     parser.add_argument("--particles", type=int, default=320)
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args()
@@ -81,9 +84,17 @@ def main() -> None:
 
     with initialize_distributed() as info:
         say_start(info)
+        # [sampler]
         steps = optax.adam(optax.cosine_decay_schedule(0.05, options.steps))
-        sampler = SVGD(log_prior, dim=DIMENSIONS, log_likelihood=log_likelihood, data=train, optimizer=steps)
+        sampler = SVGD(
+            log_prior,
+            dim=DIMENSIONS,
+            log_likelihood=log_likelihood,
+            data=train,
+            optimizer=steps,
+        )
         result = sampler.run(jax.random.key(0), options.particles, options.steps, starts)
+        # [/sampler]
         if info.is_coordinator:
             right, score = predict(result.particles, test)
             say(f"{options.particles} particles on {info.global_device_count} devices")

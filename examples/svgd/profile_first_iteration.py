@@ -19,7 +19,7 @@ import numpy as np
 from srunbook import initialize_distributed
 from srunbook.svgd import SVGD
 
-parser = argparse.ArgumentParser()
+parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--particles", type=int, default=256)
 parser.add_argument("--steps", type=int, default=100)
 options = parser.parse_args()

@@ -1,6 +1,6 @@
 """What the programs of this folder print for whoever checks their runs: a line at the start, and one at the end.
 
-Imported by coalescent_posterior.py, logistic_regression.py and device_map.py.
+Imported by slurm_multinode_example.py, coalescent_posterior.py, logistic_regression.py and device_map.py.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def run_my_computation(dist_info):
 
 
 dist_info = initialize_distributed()
-print(f"Process {dist_info.process_id}/{dist_info.num_processes}: {dist_info.local_device_count} of", end=" ")
-print(f"{dist_info.global_device_count} devices")
+who = f"Process {dist_info.process_id}/{dist_info.num_processes}"
+print(f"{who}: {dist_info.local_device_count} of {dist_info.global_device_count} devices")
 mean, deviation = run_my_computation(dist_info)
 if dist_info.is_coordinator:
     print(f"rate {mean:.3f} +- {deviation:.3f}")

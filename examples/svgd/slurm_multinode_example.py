@@ -23,18 +23,19 @@ import optax
 from run_records import say, say_end, say_start
 
 from srunbook import initialize_distributed
-from srunbook.checkpoint import StopSignal
+from srunbook.checkpoint import Checkpoints, StopSignal
 from srunbook.svgd import SVGD, phase_type
 
 SAMPLES = 5  # at each locus
 RATE, MUTATION = 2.0, 3.0  # the truth behind the synthetic observations
+JOB = os.environ.get("SLURM_JOB_ID")
+OWN_FOLDER = Path("checkpoints") / JOB if JOB else None
 
 
 # [options]
 def parse() -> argparse.Namespace:
     """Reads the options, before JAX is started: who misspells one hears so at once."""
-    job = os.environ.get("SLURM_JOB_ID")
-    parser = argparse.ArgumentParser(description="Distributed SVGD for a coalescent model.")
+    parser = argparse.ArgumentParser(description="Distributed SVGD for a coalescent model.", allow_abbrev=False)
     parser.add_argument("--particles", type=int, default=128, help="any number; it need not fit the devices")
     parser.add_argument("--steps", type=int, default=100, help="in all, also those before a restart")
     parser.add_argument("--every", type=int, default=20, help="steps between reports, checkpoints and looks at signals")
@@ -44,7 +45,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--checkpoint-dir",
         type=Path,
-        default=Path("checkpoints") / job if job else None,
+        default=OWN_FOLDER,
         help="where all nodes see it; by default checkpoints/JOB in a job, and none outside of one",
     )
     parser.add_argument("--timing-log", type=Path, help="a file: how long each process takes for its scores")
@@ -93,6 +94,7 @@ def main() -> None:
     say_start(dist_info)
     if dist_info.is_coordinator:
         say(f"{options.particles} particles on {dist_info.global_device_count} devices")
+        say_where_it_starts(options)
 
     sampler = SVGD(
         log_prior,
@@ -121,12 +123,24 @@ def main() -> None:
     # [/run]
 
 
+def say_where_it_starts(options: argparse.Namespace) -> None:
+    """What process 0 says of the folder of checkpoints before the run."""
+    folder = options.checkpoint_dir
+    saved = Checkpoints(folder).steps() if folder else []
+    if saved:
+        say(f"goes on after step {saved[-1]}, from {folder}")
+    elif folder != OWN_FOLDER:  # somebody named it
+        say(f"no checkpoint in {folder}, starts at step 0")
+
+
 def report(result, options: argparse.Namespace) -> None:
     """What process 0 says and writes at the end."""
     if result.first_step:
         say(f"went on after step {result.first_step}")
     if result.stopped:
-        say(f"stopped after step {result.steps}, which is saved")
+        folder = options.checkpoint_dir
+        saved = f"which is saved; to go on: --checkpoint-dir {folder} and the same options"
+        say(f"stopped after step {result.steps}, {saved if folder else 'not saved: it had no --checkpoint-dir'}")
     for name, truth, logs in zip(("rate", "mutation"), (RATE, MUTATION), result.particles.T, strict=True):
         say(f"{name} {np.exp(logs).mean():.3f} +- {np.exp(logs).std():.3f} (it was {truth})")
     for timing in result.slow_processes:
