@@ -88,6 +88,24 @@ def parameter(configuration: Configuration, name: str) -> Any:
     return configuration.parameters[name]
 
 
+def conditions(option: str) -> dict[str, Any]:
+    """Reads parameters such as `link=300mbit, batch=64`.
+
+    Raises:
+        FileError: One has no value.
+
+    >>> conditions("link=300mbit, batch=64")
+    {'link': '300mbit', 'batch': 64}
+    """
+    found: dict[str, Any] = {}
+    for word in words(option):
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise FileError(f"{word!r} is no parameter with a value, as in `:where: link=300mbit, batch=64`")
+        found[name] = int(value) if value.isdigit() else value
+    return found
+
+
 class Measured(RepositoryDirective):
     """What table and plot have in common: the line that says where the figures come from."""
 
@@ -110,6 +128,7 @@ class MeasuredTable(Measured):
     option_spec: ClassVar = {
         "parameters": directives.unchanged_required,
         "quantities": directives.unchanged_required,
+        "where": directives.unchanged_required,
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
@@ -117,21 +136,27 @@ class MeasuredTable(Measured):
         measurement = read_measurement(path)
         names = words(self.options.get("parameters", ""))
         shown = quantities(measurement, self.options.get("quantities"))
-        single = all(len(part.samples.get(name, [0])) == 1 for part in measurement.configurations for name in shown)
+        where = conditions(self.options.get("where", ""))
+        chosen = [part for part in measurement.configurations if where.items() <= part.parameters.items()]
+        if not chosen:
+            raise FileError(f"no configuration has {self.options['where']}")
+        single = [name for name in shown if all(len(part.samples.get(name, [0])) == 1 for part in chosen)]
         rows = []
-        for configuration in measurement.configurations:
+        for configuration in chosen:
             values = [str(parameter(configuration, name)) for name in names] or [configuration.name]
             for quantity in shown:
-                values.append(self.cell(configuration, quantity, single))
+                values.append(self.cell(configuration, quantity, quantity in single))
             rows.append(values)
         head = [name.replace("_", " ") for name in names] or ["configuration"]
         yield table([*head, *map(heading, shown)], rows)
-        text = "One sample each." if single else "Median (smallest to largest sample, n samples)."
+        alone = "One sample each" if single == shown else f"One sample: {', '.join(map(heading, single))}"
+        text = "" if single == shown else "Median (smallest to largest sample, n samples)."
+        text = " ".join([text] * bool(text) + [f"{alone}."] * bool(single))
         yield self.source(path, measurement, text)
 
     @staticmethod
     def cell(configuration: Configuration, quantity: str, single: bool) -> str:
-        """Writes a quantity of a configuration; the number of samples only where the table does not say it."""
+        """Writes a quantity of a configuration; the number of samples only where the line below does not say it."""
         samples = configuration.samples.get(quantity)
         if not samples:
             return "not measured"

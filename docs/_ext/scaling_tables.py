@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from colours import PLOT
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measurements import Measured, heading, number, table, words
+from measurements import Measured, conditions, heading, number, table
 from repository import FileError, line
 
 from srunbook import scaling
@@ -36,24 +36,6 @@ def interval(found: scaling.Interval, *, percent: bool = False) -> str:
         f"{100 * item:.0f}%" if percent else number(item) for item in (found.value, found.low, found.high)
     )
     return f"{value} [{low}, {high}]"
-
-
-def conditions(option: str) -> dict[str, Any]:
-    """Reads parameters such as `link=300mbit, batch=64`.
-
-    Raises:
-        FileError: One has no value.
-
-    >>> conditions("link=300mbit, batch=64")
-    {'link': '300mbit', 'batch': 64}
-    """
-    found: dict[str, Any] = {}
-    for word in words(option):
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise FileError(f"{word!r} is no parameter with a value, as in `:where: link=300mbit, batch=64`")
-        found[name] = int(value) if value.isdigit() else value
-    return found
 
 
 class ScalingTable(Measured):
