@@ -29,8 +29,8 @@ MASKS = (
     Mask(r"[\d.]+ million", "<n> million", "the compiler counts operations after its own rewriting"),
 )
 
-LINES_OF_THE_PLATFORM = re.compile(r"\[Gloo\]|^\[\d\] +@ +0x")
-"""Lines that a mended program does not print itself: the transport's greetings, and stack traces of C++."""
+LINES_OF_THE_PLATFORM = re.compile(r"^\[\d\] +@ +0x")
+"""Lines that a mended program does not print itself: stack traces of C++."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,11 @@ SMALL = ("--days=7", "--epochs=2", "--max-steps=25")
 IN_FLOAT64 = 1e-9
 """Largest difference of any parameter between numbers of ranks after 50 steps in float64: 1e-12 was seen."""
 
-IN_FLOAT32 = 2e-3
-"""The same in float32: 1e-4 was seen. Parameters are of the order of 0.1."""
+IN_FLOAT32 = 1e-5
+"""The same after 5 steps in float32: 2e-7 was seen. Parameters are of the order of 0.1.
+
+After 50 steps it is 2e-7 to 1e-2, by processor: where a gradient is nearly 0, Adam takes a whole step by its sign.
+"""
 
 MARGIN = 0.2
 """By how much of itself the better baseline's val_mae is undercut at least; 0.26 was seen."""
@@ -108,8 +111,9 @@ def test_parameters_are_those_of_one_rank(ranks: int, alone: Outcome, tasks: Tas
 
 
 def test_parameters_in_float32(tasks: Tasks) -> None:
-    """In float32 the parameters of one rank and of four differ by rounding that has grown for 50 steps."""
-    one, four = tasks(1, *SMALL), tasks(4, *SMALL)
+    """In float32 the parameters of one rank and of four differ by rounding."""
+    few = ("--days=7", "--epochs=1", "--max-steps=5")
+    one, four = tasks(1, *few), tasks(4, *few)
 
     assert 0 < largest_difference(one, four) < IN_FLOAT32
 

@@ -23,15 +23,19 @@ def directive(name: str, options: str = "") -> str:
     return f"```{{{name}}} bench/results/allreduce.json\n{options}\n```"
 
 
+def shown(tiny_site, options="", data=DATA):
+    """The page with a table of the data, and the build."""
+    tiny_site.write("bench/results/allreduce.json", json.dumps(data))
+    tiny_site.page(directive("measured-table", options))
+    build = tiny_site.build()
+    assert build.returncode == 0, build.output
+    return (build.site / "index.html").read_text(), build
+
+
 def test_table(tiny_site):
     """A table shows median, smallest and largest sample and their number, and says where they come from."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
-    tiny_site.page(directive("measured-table", ":parameters: nodes, way"))
+    page, build = shown(tiny_site, ":parameters: nodes, way")
 
-    build = tiny_site.build()
-
-    page = (build.site / "index.html").read_text()
-    assert build.returncode == 0, build.output
     for text in ("2 (1 to 3, n=3)", "0.5 (n=1)", "not measured", "wall (s)", "sent (MiB)", "cores 2", "jax 0.10.2"):
         assert text in page
     assert list((build.site / "_downloads").rglob("allreduce.json"))
@@ -39,16 +43,33 @@ def test_table(tiny_site):
 
 def test_single_samples(tiny_site):
     """A table of single samples says so once, not in each cell."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
-    tiny_site.page(directive("measured-table", ":quantities: sent_MiB"))
+    page, _ = shown(tiny_site, ":quantities: sent_MiB")
 
-    build = tiny_site.build()
-
-    page = (build.site / "index.html").read_text()
-    assert build.returncode == 0, build.output
     assert "One sample each." in page
     assert "not measured" in page
     assert "n=1" not in page
+
+
+def test_chosen_rows(tiny_site):
+    """A table shows the rows with a parameter alone, and the quantities with single samples there are named once."""
+    page, _ = shown(tiny_site, ":parameters: way\n:where: nodes=4")
+
+    assert "jit" in page
+    assert "pmap" not in page
+    assert "One sample each." in page
+
+
+def test_columns_of_single_samples(tiny_site):
+    """Where some quantities have single samples everywhere, the line below names them, and their cells do not."""
+    data = json.loads(json.dumps(DATA))
+    data["configurations"][0]["samples"]["sent_MiB"] = [4.0]
+
+    page, _ = shown(tiny_site, data=data)
+
+    assert "2 (1 to 3, n=3)" in page
+    assert "0.5 (n=1)" in page
+    assert "4 (n=1)" not in page
+    assert "n samples). One sample: sent (MiB)." in page
 
 
 def test_plot(tiny_site):
@@ -78,6 +99,7 @@ WRONG = {
         "no quantity 'speed'; measured were wall_s, sent_MiB",
     ),
     "parameter": (directive("measured-table", ":parameters: gpus"), "'two' has no parameter 'gpus'; it has nodes, way"),
+    "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
     "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
     "no-file": ("```{measured-table} bench/results/absent.json\n```", "bench/results has allreduce.json, broken.json"),

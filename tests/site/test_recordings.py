@@ -62,9 +62,11 @@ SAMPLE = Recording(
     where="process",
     date="2026-01-02",
     source_sha256=hashlib.sha256(b"import jax\n").hexdigest(),
-    output=("loss 1.0", "loss 1.0", "a line about /x at 0x12"),
+    output=("loss 1.0", "loss 1.0", "a line about /x at 0x12", f"sha256 {'ab' * 32}"),
     versions={"python": "3.11.2", "jax": "0.10.2"},
 )
+
+GREETING = "[0] [Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3"
 
 
 @pytest.fixture
@@ -128,7 +130,8 @@ def test_orphan_is_found(recorded):
         ({"versions": {**SAMPLE.versions, "slurm": "22.05.8"}}, "names the versions of"),
         ({"output": ("loss 1.0", "a line about /x at 0x12")}, "+loss 1.0"),
         ({"output": (*SAMPLE.output, "all 8 GPUs are busy")}, "but not printed:\nall 8 GPUs are busy"),
-        ({"output": (*SAMPLE.output, "[0] [Gloo] Rank 0 is connected")}, None),
+        ({"output": (*SAMPLE.output, GREETING)}, None),
+        ({"output": (*SAMPLE.output, f"sha256 {'0f' * 32}")}, None),
         ({"output": ("loss 1.0", "loss 1.0", "a line about /x   at 0x99")}, None),
     ],
     ids=lambda value: "" if value is None or isinstance(value, str) else " ".join(value) or "whole",
@@ -143,6 +146,30 @@ def test_run_that_is_not_the_recorded_one(recorded, reader, monkeypatch, changes
 
     assert (found is None) == (complaint is None), found
     assert complaint is None or complaint in found
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        (GREETING, "[0] step 1"),
+        ("[0] step 1",),
+        ("[0] [Gloo] Rank [Gloo] Rank 10 is connected to  is connected to 3 peer ranks. ", "[0] 3", "[0] step 1"),
+        ("[0] 1 peer ranks. Expected number of connected peer ranks is : 1", "[0] 3 3", "[0] ", "[0] step 1"),
+        ("[0] [Gloo] Rank 1 is connected to step 1", "[0] 3 peer ranks. "),
+        ("[0] [Gloo] Rank 1step 1",),
+        ("[0] [Gloo] Rank 1step 1[Gloo] Rank 1 is connected to 3 peer ranks. ", "[0] 3", "[0]"),
+    ],
+    ids=["whole", "none", "mixed", "numbers", "before", "number before", "after"],
+)
+def test_greetings_of_gloo_are_no_difference(recorded, reader, monkeypatch, printed):
+    """However the greetings of several devices mix, the program's own line is found, and a missing one is."""
+    program = recorded(output=(GREETING, "[0] step 1"))
+    run = type("Run", (), {"command": SAMPLE.command, "lines": printed, "status": 0, "text": ""})()
+    monkeypatch.setattr(type(reader), "framework", staticmethod(lambda _: {"jax": "0.10.2"}))
+
+    assert reader.difference(program, run, SAMPLE.source_sha256, lambda line: True, []) is None
+    run.lines = tuple(line.replace("step 1", "step 2") for line in printed)
+    assert "+[0] step 2" in reader.difference(program, run, SAMPLE.source_sha256, lambda line: True, [])
 
 
 def test_output_of_a_failing_run_counts_each_line_once(recorded, reader, monkeypatch):
