@@ -50,15 +50,15 @@ def number(value: float) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
-def cell(samples: list[float], median: float) -> str:
-    """Writes the median of a series, its smallest and largest sample, and how many there are.
+def cell(samples: list[float], median: float, counted: bool) -> str:
+    """Writes the median of a series, its smallest and largest sample, and how many there are, if so asked.
 
-    >>> cell([1.0, 2.0, 4.0], 2.0)
-    '2 (1 to 4, n=3)'
+    >>> cell([1.0, 2.0, 4.0], 2.0, counted=True), cell([1.0, 2.0, 4.0], 2.0, counted=False)
+    ('2 (1 to 4, n=3)', '2 (1 to 4)')
     """
-    if len(samples) == 1:
-        return f"{number(median)} (n=1)"
-    return f"{number(median)} ({number(min(samples))} to {number(max(samples))}, n={len(samples)})"
+    spread = [] if len(samples) == 1 else [f"{number(min(samples))} to {number(max(samples))}"]
+    said = ", ".join(spread + [f"n={len(samples)}"] * counted)
+    return f"{number(median)} ({said})" if said else number(median)
 
 
 def quantities(measurement: Measurement, option: str | None) -> list[str]:
@@ -141,26 +141,26 @@ class MeasuredTable(Measured):
         if not chosen:
             raise FileError(f"no configuration has {self.options['where']}")
         single = [name for name in shown if all(len(part.samples.get(name, [0])) == 1 for part in chosen)]
+        several = [name for name in shown if name not in single]
+        counts = {len(part.samples[name]) for part in chosen for name in several if part.samples.get(name)}
         rows = []
         for configuration in chosen:
             values = [str(parameter(configuration, name)) for name in names] or [configuration.name]
             for quantity in shown:
-                values.append(self.cell(configuration, quantity, quantity in single))
+                values.append(self.cell(configuration, quantity, len(counts) > 1 and quantity in several))
             rows.append(values)
         head = [name.replace("_", " ") for name in names] or ["configuration"]
         yield table([*head, *map(heading, shown)], rows)
-        alone = "One sample each" if single == shown else f"One sample: {', '.join(map(heading, single))}"
-        text = "" if single == shown else "Median (smallest to largest sample, n samples)."
-        text = " ".join([text] * bool(text) + [f"{alone}."] * bool(single))
-        yield self.source(path, measurement, text)
+        alone = f"One sample: {', '.join(map(heading, single))}." if several else "One sample each."
+        spread = f"of {counts.pop()} samples" if len(counts) == 1 else "sample, n samples"
+        text = [f"Median (smallest to largest {spread})."] * bool(several) + [alone] * bool(single)
+        yield self.source(path, measurement, " ".join(text))
 
     @staticmethod
-    def cell(configuration: Configuration, quantity: str, single: bool) -> str:
+    def cell(configuration: Configuration, quantity: str, counted: bool) -> str:
         """Writes a quantity of a configuration; the number of samples only where the line below does not say it."""
         samples = configuration.samples.get(quantity)
-        if not samples:
-            return "not measured"
-        return number(samples[0]) if single else cell(samples, configuration.median(quantity))
+        return cell(samples, configuration.median(quantity), counted) if samples else "not measured"
 
 
 def table(head: list[str], rows: list[list[str]]) -> nodes.table:

@@ -50,6 +50,19 @@ def test_single_samples(tiny_site):
     assert "n=1" not in page
 
 
+def test_samples_counted_once(tiny_site):
+    """Where all series have the same number of samples, the line below says it, and no cell does."""
+    data = json.loads(json.dumps(DATA))
+    data["configurations"][1]["samples"]["wall_s"] = [0.5, 0.25, 1.0]
+
+    page, _ = shown(tiny_site, ":quantities: wall_s", data)
+
+    assert "2 (1 to 3)" in page
+    assert "0.5 (0.25 to 1)" in page
+    assert "Median (smallest to largest of 3 samples)." in page
+    assert "n=3" not in page
+
+
 def test_chosen_rows(tiny_site):
     """A table shows the rows with a parameter alone, and the quantities with single samples there are named once."""
     page, _ = shown(tiny_site, ":parameters: way\n:where: nodes=4")
