@@ -59,11 +59,12 @@ ln -s /proc/self/fd dev/fd
 ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
-for device in null zero full random urandom tty fuse; do
+for device in null zero full random urandom tty; do
     [ -e "/dev/$device" ] || continue
     : >"dev/$device"
     mount --bind "/dev/$device" "dev/$device"
 done
+[ ! -e /dev/fuse ] || mknod -m 666 dev/fuse c 10 229 # for all, as udev has it: this machine may have no udev
 index=0
 while [ "$index" -lt "$gpus" ]; do # numbers that belong to no driver: Slurm wants a file, and nothing can open it
     mknod "dev/gpu$index" c 240 "$index"
