@@ -118,7 +118,7 @@ key = jax.random.key(3)
 
 STOPPED = """
 # An end at rest: Adam with steps that stay long divides rounding by ever smaller directions.
-sampler = SVGD(log_density, dim=2, optimizer=optax.adam(optax.cosine_decay_schedule(0.1, 2000)))
+sampler = SVGD(log_density, dim=2, optimizer=optax.adam(optax.cosine_decay_schedule(0.1, 500)))
 with StopSignal() as stop:
     count = 0
     real = stop.requested
@@ -129,7 +129,7 @@ with StopSignal() as stop:
             os.kill(os.getpid(), signal.SIGTERM)
         return real(step)
     stop.requested = requested
-    result = sampler.run(key, 21, 2000, checkpoint=sys.argv[1], every=10, stop=stop)
+    result = sampler.run(key, 21, 500, checkpoint=sys.argv[1], every=10, stop=stop)
     save(result)
     sys.stdout.write(f"said {result.first_step} {result.steps} {result.stopped}\\n")
     sys.stdout.flush()
@@ -148,7 +148,7 @@ def test_stop_and_resume(kind, limit, program, tmp_path):
     """SIGTERM to one process: all save the same step, and go on to exactly the undisturbed end.
 
     On another layout sums are made in another order: one process goes on to the same end but for rounding, some units
-    in the last place after 2000 steps, in both precisions.
+    in the last place after 500 steps, in both precisions.
     """
     command = program(RUN + STOPPED)
 
@@ -163,14 +163,14 @@ def test_stop_and_resume(kind, limit, program, tmp_path):
     assert first == second
     step = int(first.split()[1])
     assert first == f"0 {step} True"
-    assert 0 < step < 2000
+    assert 0 < step < 500
     assert Checkpoints(tmp_path / "saved").steps()[-1] == step
 
     shutil.copytree(tmp_path / "saved", tmp_path / "copy")
     again, alone, whole = run("saved", nodes=2), run("copy", nodes=1), run("other", nodes=2)
     for result, begin in ((again, step), (alone, step), (whole, 0)):
         assert result.returncode == 0, result.failure
-        assert {answer for (answer,) in said(result, "said")} == {f"{begin} 2000 False"}
+        assert {answer for (answer,) in said(result, "said")} == {f"{begin} 500 False"}
     resumed, elsewhere, undisturbed = (np.load(tmp_path / f"{name}.npy") for name in ("saved-2", "copy-1", "other-2"))
     assert resumed.dtype == kind
     np.testing.assert_array_equal(resumed, undisturbed)
