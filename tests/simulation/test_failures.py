@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from failure_cases import FAILURES, Case, check, check_comparison, check_complete
 
-from srunbook.formats import Mask, compare, read_recording, recording_path
-
-ROOT = Path(__file__).resolve().parents[2]
-FAILURES = ROOT / "examples" / "failures"
+from srunbook.formats import Mask, read_recording, recording_path
 
 MASKS = (
     Mask(r"[EF]\d{4} [\d:.]+ +\d+ (\S+?):\d+\]", r"<time> \1]", "time, thread and line of XLA's source of a message"),
@@ -28,25 +23,6 @@ MASKS = (
     Mask(r"efficiency \d+%", "efficiency <n>%", "it is a ratio of two times"),
     Mask(r"[\d.]+ million", "<n> million", "the compiler counts operations after its own rewriting"),
 )
-
-LINES_OF_THE_PLATFORM = re.compile(r"^\[\d\] +@ +0x")
-"""Lines that a mended program does not print itself: stack traces of C++."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program below examples/failures/.
-
-    Args:
-        program: Its path there.
-        essential: What makes a line part of the comparison; every alternative has to occur.
-        status: Exit status of the run: 134 is 128 and SIGABRT.
-    """
-
-    program: str
-    essential: tuple[str, ...]
-    status: int = 0
-
 
 BROKEN = [
     Case("jax-does-not-scale/measure.py", (r"rows on each device", r"a step alone .* ms, with the others .* ms")),
@@ -82,36 +58,17 @@ FIXED = [
 ]
 
 
-def is_essential(case: Case) -> Callable[[str], bool]:
-    """Tells the lines that must be the same at every run."""
-
-    def tell(line: str) -> bool:
-        own = not LINES_OF_THE_PLATFORM.search(line)
-        return own and any(re.search(pattern, line) for pattern in case.essential)
-
-    return tell
-
-
 @pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    program = FAILURES / case.program
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):  # a site's own would be named as well
         monkeypatch.delenv(name, raising=False)
-    (command,) = reader.commands(program)
-    run = reader.run(program, command)
-
-    assert run.status == case.status, run.text
-    for pattern in case.essential:
-        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
-    reader.compare(program, run, is_essential(case), MASKS)
+    check(case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each JAX program in examples/failures/ stands in one of the two lists."""
-    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("jax-*/*.py")}
-
-    assert programs == {case.program for case in [*BROKEN, *FIXED]}
+    check_complete([*BROKEN, *FIXED], "jax")
 
 
 def test_recordings_name_no_folder_of_a_machine() -> None:
@@ -154,8 +111,4 @@ def test_without_srun_the_mended_program_says_so(reader: Any) -> None:
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
     case = next(case for case in BROKEN if case.program.startswith("jax-rank-exception"))
-    recorded = [*filter(is_essential(case), read_recording(recording_path(FAILURES / case.program)).output)]
-    changed = [line.replace("barrier: 1/2", "barrier: 2/2") for line in recorded]
-
-    assert compare(recorded, recorded, MASKS, ordered=False) is None
-    assert compare(recorded, changed, MASKS, ordered=False) is not None
+    check_comparison(case, MASKS, "barrier: 1/2", "barrier: 2/2")

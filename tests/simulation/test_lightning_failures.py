@@ -5,41 +5,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from failure_cases import FAILURES, Case, check, check_comparison, check_complete
 
 from srunbook import simulate
-from srunbook.formats import Mask, compare, read_recording, recording_path
-
-ROOT = Path(__file__).resolve().parents[2]
-FAILURES = ROOT / "examples" / "failures"
+from srunbook.formats import Mask, read_recording, recording_path
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
     Mask(r"^\S+training_epoch_loop.py:\d+: ", "<place>: ", "where in its source Lightning warns"),
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program below examples/failures/.
-
-    Args:
-        program: Its path there.
-        essential: What makes a line part of the comparison; every alternative has to occur.
-        status: Exit status of the run.
-        or_status: Another that it may have: gloo sometimes aborts a rank that ends.
-    """
-
-    program: str
-    essential: tuple[str, ...]
-    status: int = 0
-    or_status: int | None = None
 
 
 BROKEN = [
@@ -65,23 +43,12 @@ FIXED = [
 @pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    program = FAILURES / case.program
-    (command,) = reader.commands(program)
-    run = reader.run(program, command)
-
-    assert run.status in (case.status, case.or_status), run.text
-    for pattern in case.essential:
-        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
-    if not reader.record:
-        run = replace(run, status=case.status)
-    reader.compare(program, run, lambda line: any(re.search(pattern, line) for pattern in case.essential), MASKS)
+    check(case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about Lightning in examples/failures/ stands in one of the two lists."""
-    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("lightning-*/*.py")}
-
-    assert programs == {case.program for case in [*BROKEN, *FIXED]}
+    check_complete([*BROKEN, *FIXED], "lightning")
 
 
 def test_sigterm_ends_with_status_0_and_saves_nothing() -> None:
@@ -120,9 +87,4 @@ def test_sigterm_to_one_rank_hangs_in_the_handler() -> None:
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    case = BROKEN[0]
-    recorded = read_recording(recording_path(FAILURES / case.program)).output
-    changed = [line.replace("is not supported", "is supported") for line in recorded]
-
-    assert compare(recorded, recorded, MASKS, ordered=False) is None
-    assert compare(recorded, changed, MASKS, ordered=False) is not None
+    check_comparison(BROKEN[0], MASKS, "is not supported", "is supported")

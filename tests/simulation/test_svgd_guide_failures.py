@@ -6,41 +6,21 @@ needs nodes: tests/slurm/test_svgd.py.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from failure_cases import Case, check, check_comparison, check_complete
 
-from srunbook.formats import Mask, compare, read_recording, recording_path
+from srunbook.formats import Mask
 
 pytest.importorskip("optax")
 pytestmark = pytest.mark.timeout(300)
-
-ROOT = Path(__file__).resolve().parents[2]
-FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
     Mask(r"(Error dispatching computation: )+", "<again>", "once for each computation that waits for the first"),
     Mask(r"127\.0\.0\.\d:\d+", "<address>", "the port follows from the job id, which is fresh for each run"),
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program below examples/failures/.
-
-    Args:
-        program: Its path there.
-        essential: What makes a line part of the comparison; every alternative has to occur.
-        status: Exit status of the run.
-    """
-
-    program: str
-    essential: tuple[str, ...]
-    status: int = 0
 
 
 CASES = [
@@ -62,27 +42,14 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    program = FAILURES / case.program
-    (command,) = reader.commands(program)
-    run = reader.run(program, command)
-
-    assert run.status == case.status, run.text
-    for pattern in case.essential:
-        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
-    reader.compare(program, run, lambda line: any(re.search(pattern, line) for pattern in case.essential), MASKS)
+    check(case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about SVGD in examples/failures/ stands in the list."""
-    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("svgd-*/*.py")}
-
-    assert programs == {case.program for case in CASES}
+    check_complete(CASES, "svgd")
 
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    recorded = read_recording(recording_path(FAILURES / "svgd-coordinator-timeout" / "broken.py")).output
-    changed = [line.replace("nobody listens", "nothing answers") for line in recorded]
-
-    assert compare(recorded, recorded, MASKS, ordered=False) is None
-    assert compare(recorded, changed, MASKS, ordered=False) is not None
+    check_comparison(CASES[0], MASKS, "nobody listens", "nothing answers")

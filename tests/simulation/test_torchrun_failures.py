@@ -5,19 +5,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from failure_cases import Case, check, check_comparison, check_complete
 
-from srunbook.formats import Mask, compare, read_recording, recording_path
-
-ROOT = Path(__file__).resolve().parents[2]
-FAILURES = ROOT / "examples" / "failures"
+from srunbook.formats import Mask
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
 MASKS = (
@@ -38,23 +32,6 @@ MASKS = (
     Mask(r"interfaces: .*", "interfaces: <names>", "machines have different ones"),
     Mask(r"hands out \d+ to \d+", "hands out <range>", "a setting of the system"),
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program below examples/failures/.
-
-    Args:
-        program: Its path there.
-        essential: What makes a line part of the comparison; every alternative has to occur.
-        status: Exit status of the run: 137 is 128 and SIGKILL.
-        or_status: Another that it may have: gloo sometimes aborts a rank that ends with an error.
-    """
-
-    program: str
-    essential: tuple[str, ...]
-    status: int = 0
-    or_status: int | None = None
 
 
 BROKEN = [
@@ -100,37 +77,20 @@ FIXED = [
 ]
 
 
-def is_essential(case: Case) -> Callable[[str], bool]:
-    """Tells the lines that must be the same at every run."""
-    return lambda line: any(re.search(pattern, line) for pattern in case.essential)
-
-
 @pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    program = FAILURES / case.program
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    (command,) = reader.commands(program)
-    run = reader.run(program, command)
-
-    assert run.status in (case.status, case.or_status), run.text
-    for pattern in case.essential:
-        assert re.search(pattern, run.text, re.MULTILINE), f"no line matches {pattern}:\n{run.text}"
-    reader.compare(program, replace(run, status=case.status), is_essential(case), MASKS)
+    check(case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about torch in examples/failures/ stands in one of the two lists."""
-    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob("torch-*/*.py")}
-
-    assert programs == {case.program for case in [*BROKEN, *FIXED]}
+    check_complete([*BROKEN, *FIXED], "torch")
 
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    case = next(case for case in BROKEN if case.program.startswith("torch-port-in-use"))
-    recorded = [*filter(is_essential(case), read_recording(recording_path(FAILURES / case.program)).output)]
-    changed = [line.replace("EADDRINUSE", "EACCES") for line in recorded]
-
-    assert compare(recorded, recorded, MASKS, ordered=False) is None
-    assert compare(recorded, changed, MASKS, ordered=False) is not None
+    check_comparison(
+        next(case for case in BROKEN if case.program.startswith("torch-port-in-use")), MASKS, "EADDRINUSE", "EACCES"
+    )
