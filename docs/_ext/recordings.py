@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from html import escape
 from typing import TYPE_CHECKING, ClassVar
 
@@ -70,7 +71,9 @@ def stamp(recording: Recording) -> str:
     """Says in one line how, where and when something ran."""
     versions = [f"{NAMES.get(name, name)} {version}" for name, version in recording.versions.items()]
     if recording.where == "slurm":
-        place = f"Ran on {versions[0]}" if versions and "slurm" in recording.versions else "Ran on Slurm"
+        arguments = " ".join(shlex.split(recording.command)[2:])  # of `sbatch SCRIPT ARGUMENTS`
+        ran = f"Ran with {arguments} on" if arguments else "Ran on"
+        place = f"{ran} {versions[0]}" if versions and "slurm" in recording.versions else f"{ran} Slurm"
         rest = [text for text in versions if not text.startswith("Slurm")]
         others = [f"also on {NAMES['slurm']} {other['slurm']}" for other in recording.also if "slurm" in other]
         took = [f"in {seconds(recording.accounting[0]['Elapsed'])}"] if recording.accounting else []

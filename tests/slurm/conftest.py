@@ -10,6 +10,8 @@ import hashlib
 import importlib.metadata
 import platform
 import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,7 +79,7 @@ SVGD_MASKS = (
 )
 """What may vary besides in a script of the SVGD guide."""
 
-SVGD_LINES = re.compile(r"\d+: (record|\d+ particles|step|rate|mutation|went on|stopped) ")
+SVGD_LINES = re.compile(r" *\d+: (record|\d+ particles|step|rate|mutation|went on|stopped) ")
 """Lines of a script of the SVGD guide that the transport does not tear: the threads of a process greet all at once."""
 
 GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
@@ -171,8 +173,8 @@ class Proof:
             printed, recorded = ([x for x in lines if SVGD_LINES.match(x)] for lines in (printed, recorded))
         return compare(recorded, printed, masks, ordered=False)
 
-    def record(self, script: Path, job: Job, *, home: bool) -> None:
-        """Writes the recording of a script, or adds this generation to it."""
+    def record(self, script: Path, job: Job, arguments: Sequence[str] = (), *, home: bool) -> None:
+        """Writes the recording of a script and what it was given, or adds this generation to it."""
         path = recording_path(script)
         today = datetime.now(UTC).date().isoformat()
         sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
@@ -186,7 +188,7 @@ class Proof:
             return
         also = earlier.also if earlier and earlier.source_sha256 == sha256 else []
         recording = Recording(
-            command=f"sbatch {script.name}",
+            command=shlex.join(["sbatch", script.name, *arguments]),
             where="slurm",
             date=today,
             source_sha256=sha256,

@@ -20,9 +20,6 @@ NODES = 4
 LONG = ("svgd/medium_scale",)
 """Scripts that take minutes on two cores, because they share them among 64 devices; they run with `--full`."""
 
-NEVER_RUN = {"svgd/large_scale": "512 devices would take turns on two processors: with 128 a step takes 1.6 s already"}
-"""Scripts that take too long on this machine, and why; Slurm is asked whether it would take them."""
-
 
 def asked_nodes(script: Path) -> int:
     """Number of nodes that a script asks for."""
@@ -80,8 +77,8 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
 
 
 def test_scripts_and_recordings_are_paired():
-    """Every script that can run here has a recording, and every recording has a script."""
-    assert unpaired(ROOT / "slurm") == sorted(NEVER_RUN)
+    """Every script has a recording, and every recording has a script."""
+    assert unpaired(ROOT / "slurm") == []
 
 
 def test_an_unpaired_file_is_found(tmp_path):

@@ -78,20 +78,24 @@ def wide(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
     cluster.down(name)
 
 
-ADVANCED = SCRIPTS / "slurm_multinode_advanced.sbatch"
+WIDE = {"slurm_multinode_advanced": (), "large_scale": ("--steps=3", "--every=1")}
+"""Scripts for eight and sixteen nodes, and what they get here: with 512 devices on two cores a step takes long."""
 
 
-def test_eight_nodes(wide: State, proof: Any, request: pytest.FixtureRequest) -> None:
-    """The script for eight nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", WIDE)
+def test_many_nodes(name: str, wide: State, proof: Any, request: pytest.FixtureRequest) -> None:
+    """A script for many nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
     if not request.config.getoption("--full"):
-        pytest.skip("128 devices on two cores take minutes; runs with --full")
+        pytest.skip("128 devices and more on two cores take minutes; runs with --full")
     proof = type(proof)(wide)
-    job = cluster.submit(wide, ADVANCED, timeout=500)
+    script = SCRIPTS / f"{name}.sbatch"
+    job = cluster.submit(wide, script, WIDE[name], timeout=1500)
 
-    assert proof.shortcomings(ADVANCED, job) == [], job.output
+    assert proof.shortcomings(script, job) == [], job.output
     if request.config.getoption("--record"):
-        proof.record(ADVANCED, job, home=wide.specification.slurm == "22.05")
-    difference = proof.difference(ADVANCED, job, read_recording(recording_path(ADVANCED)))
+        proof.record(script, job, WIDE[name], home=wide.specification.slurm == "22.05")
+    difference = proof.difference(script, job, read_recording(recording_path(script)))
     assert not difference, f"{difference}\npython -m pytest '{request.node.nodeid}' --full --record"
 
 
