@@ -10,8 +10,6 @@ from typing import Any
 
 from srunbook.formats import Mask, compare, read_recording, recording_path
 
-FAILURES = Path(__file__).resolve().parents[2] / "examples" / "failures"
-
 STACK_OF_THE_PLATFORM = re.compile(r"^\[\d\] +@ +0x")
 """A line that no program prints itself: one of a stack trace of C++."""
 
@@ -37,9 +35,8 @@ class Case:
         return not STACK_OF_THE_PLATFORM.search(line) and any(re.search(pattern, line) for pattern in self.essential)
 
 
-def check(case: Case, reader: Any, masks: Iterable[Mask]) -> None:
+def check(program: Path, case: Case, reader: Any, masks: Iterable[Mask]) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    program = FAILURES / case.program
     (command,) = reader.commands(program)
     run = reader.run(program, command)
 
@@ -49,17 +46,15 @@ def check(case: Case, reader: Any, masks: Iterable[Mask]) -> None:
     reader.compare(program, replace(run, status=case.status), case.is_essential, masks)
 
 
-def check_complete(cases: Iterable[Case], beginning: str) -> None:
-    """Each program in the folders with this beginning is a case."""
-    programs = {str(path.relative_to(FAILURES)) for path in FAILURES.glob(f"{beginning}-*/*.py")}
-
-    other = programs ^ {case.program for case in cases}
+def check_complete(programs: Iterable[Path], cases: Iterable[Case]) -> None:
+    """Each program, in its folder, is a case."""
+    other = {f"{path.parent.name}/{path.name}" for path in programs} ^ {case.program for case in cases}
     assert not other, f"either no file or no case: {sorted(other)}"
 
 
-def check_comparison(case: Case, masks: Sequence[Mask], old: str, new: str) -> None:
+def check_comparison(program: Path, case: Case, masks: Sequence[Mask], old: str, new: str) -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    recorded = [*filter(case.is_essential, read_recording(recording_path(FAILURES / case.program)).output)]
+    recorded = [*filter(case.is_essential, read_recording(recording_path(program)).output)]
     changed = [line.replace(old, new) for line in recorded]
 
     assert compare(recorded, recorded, masks, ordered=False) is None

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import FAILURES, Case, check, check_comparison, check_complete
+from failure_cases import Case, check, check_comparison, check_complete
 
 from srunbook.formats import Mask, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
     Mask(r"[EF]\d{4} [\d:.]+ +\d+ (\S+?):\d+\]", r"<time> \1]", "time, thread and line of XLA's source of a message"),
@@ -63,12 +67,12 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: 
     """A program about a failure ends, and prints its message, as recorded."""
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):  # a site's own would be named as well
         monkeypatch.delenv(name, raising=False)
-    check(case, reader, MASKS)
+    check(FAILURES / case.program, case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each JAX program in examples/failures/ stands in one of the two lists."""
-    check_complete([*BROKEN, *FIXED], "jax")
+    check_complete(FAILURES.glob("jax-*/*.py"), [*BROKEN, *FIXED])
 
 
 def test_recordings_name_no_folder_of_a_machine() -> None:
@@ -111,4 +115,4 @@ def test_without_srun_the_mended_program_says_so(reader: Any) -> None:
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
     case = next(case for case in BROKEN if case.program.startswith("jax-rank-exception"))
-    check_comparison(case, MASKS, "barrier: 1/2", "barrier: 2/2")
+    check_comparison(FAILURES / case.program, case, MASKS, "barrier: 1/2", "barrier: 2/2")

@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import FAILURES, Case, check, check_comparison, check_complete
+from failure_cases import Case, check, check_comparison, check_complete
 
 from srunbook import simulate
 from srunbook.formats import Mask, read_recording, recording_path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
@@ -43,12 +47,12 @@ FIXED = [
 @pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    check(case, reader, MASKS)
+    check(FAILURES / case.program, case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about Lightning in examples/failures/ stands in one of the two lists."""
-    check_complete([*BROKEN, *FIXED], "lightning")
+    check_complete(FAILURES.glob("lightning-*/*.py"), [*BROKEN, *FIXED])
 
 
 def test_sigterm_ends_with_status_0_and_saves_nothing() -> None:
@@ -87,4 +91,5 @@ def test_sigterm_to_one_rank_hangs_in_the_handler() -> None:
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    check_comparison(BROKEN[0], MASKS, "is not supported", "is supported")
+    case = BROKEN[0]
+    check_comparison(FAILURES / case.program, case, MASKS, "is not supported", "is supported")

@@ -6,6 +6,7 @@ needs nodes: tests/slurm/test_svgd.py.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from srunbook.formats import Mask
 
 pytest.importorskip("optax")
 pytestmark = pytest.mark.timeout(300)
+
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
@@ -42,14 +46,15 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.program)
 def test_program_prints_what_was_recorded(case: Case, reader: Any) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
-    check(case, reader, MASKS)
+    check(FAILURES / case.program, case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about SVGD in examples/failures/ stands in the list."""
-    check_complete(CASES, "svgd")
+    check_complete(FAILURES.glob("svgd-*/*.py"), CASES)
 
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    check_comparison(CASES[0], MASKS, "nobody listens", "nothing answers")
+    case = CASES[0]
+    check_comparison(FAILURES / case.program, case, MASKS, "nobody listens", "nothing answers")

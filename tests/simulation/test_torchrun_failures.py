@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from failure_cases import Case, check, check_comparison, check_complete
 from srunbook.formats import Mask
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
+ROOT = Path(__file__).resolve().parents[2]
+FAILURES = ROOT / "examples" / "failures"
+
 MASKS = (
     Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
     Mask(r"(\(127\.0\.0\.1, )\d+\)", r"\1<port>)", "the port follows from the process id"),
@@ -81,16 +85,15 @@ FIXED = [
 def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    check(case, reader, MASKS)
+    check(FAILURES / case.program, case, reader, MASKS)
 
 
 def test_every_program_has_a_test() -> None:
     """Each program about torch in examples/failures/ stands in one of the two lists."""
-    check_complete([*BROKEN, *FIXED], "torch")
+    check_complete(FAILURES.glob("torch-*/*.py"), [*BROKEN, *FIXED])
 
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
-    check_comparison(
-        next(case for case in BROKEN if case.program.startswith("torch-port-in-use")), MASKS, "EADDRINUSE", "EACCES"
-    )
+    case = next(case for case in BROKEN if case.program.startswith("torch-port-in-use"))
+    check_comparison(FAILURES / case.program, case, MASKS, "EADDRINUSE", "EACCES")
