@@ -142,7 +142,7 @@ class Run:
 
     def _say(self, n_steps: int, trace: tuple[Floats, Floats], seconds: float) -> None:
         line = f"step {self.step} of {n_steps}: direction {trace[1][-1]:.3g}, bandwidth {trace[0][-1]:.3g}, "
-        sys.stdout.write(f"{line}{1e3 * seconds:.3g} ms a step\n")
+        sys.stdout.write(f"{line}{_duration(seconds)} a step\n")
         sys.stdout.flush()
 
     # The state: particles and the optimizer's memory, of which some arrays have a row for each particle.
@@ -257,6 +257,15 @@ DENSITY = (
     "each process runs the whole program: seed what it draws, or give the data as data=",
 )
 """What the processes may differ in, and what mends it."""
+
+
+def _duration(seconds: float) -> str:
+    """Writes how long a step took.
+
+    >>> _duration(0.0208), _duration(0.9996), _duration(27.91)
+    ('20.8 ms', '1 s', '27.9 s')
+    """
+    return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
 
 
 def _refuse(what: tuple[str, str], processes: list[int]) -> None:
