@@ -33,6 +33,7 @@ MASKS = (
     Mask(r"\b[01]: ", "<rank>: ", "which rank comes first is chance"),
     Mask(r"\$[01]\b", "$<rank>", "which rank comes first is chance"),
     Mask(r":\d{4,5}\b", ":<port>", "the system chose the port"),
+    Mask(r"(=\[127\.0\.1\.1\]):\d+", r"\1:<port>", "gloo prints a port with its bytes swapped: 1 to 5 digits"),
     Mask(r"\bnode[12] is known", "<node> is known", "each of the two nodes says it"),
     Mask(r"\b\d+\b( \S+ PENDING)", r"<id>\1", "Slurm numbers jobs as they come"),
     Mask(r"(results)/\d+", r"\1/<id>", "Slurm numbers jobs as they come"),
