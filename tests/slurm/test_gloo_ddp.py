@@ -246,18 +246,17 @@ def test_completed_without_metrics(slurm: State, entry: Any) -> None:
 
 
 def test_pending_job(healed: State, as_user: Any, until: Any, entry: Any) -> None:
-    """A job that needs a node that is drained waits, and squeue says for what."""
+    """A job that needs a node that is drained waits, and squeue says for what: as soon as the scheduler has looked twice."""
     script = FAILURES / "gloo-job-pending" / "broken.sbatch"
     folder = cluster.stage(healed, script)
     faults.drain(healed, "node4")
     job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/broken.sbatch").strip()
     command = ["squeue", f"--jobs={job}", "--format=%i %j %T %R"]
-    until(lambda: "(ReqNodeNotAvail" in as_user(*command), 60)
-    shown = as_user(*command)
+    shown = until(lambda: said if "(Nodes required" in (said := as_user(*command)) else None, 60)
     as_user("scancel", job)
     rows = cluster.await_job(healed, job, timeout=60).rows
 
-    entry(script, 'squeue --me --format="%i %j %T %R"', shown, (r"PENDING \(ReqNodeNotAvail",), 0, rows)
+    entry(script, 'squeue --me --format="%i %j %T %R"', shown, (r"PENDING \(Nodes required",), 0, rows)
 
 
 def test_unknown_partition(slurm: State, entry: Any) -> None:
