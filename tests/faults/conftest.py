@@ -147,8 +147,14 @@ class Trial:
         """Sets the time limit to a full minute that is at least so many seconds away."""
         self.asked = -math.inf
         hours, minutes, past = map(int, self.shown()["RunTime"].split(":"))
-        limit = math.ceil((3600 * hours + 60 * minutes + past + seconds) / 60)
-        command = ["scontrol", "update", f"JobId={self.identity}", f"TimeLimit={limit}"]
+        self._set_limit(math.ceil((3600 * hours + 60 * minutes + past + seconds) / 60))
+
+    def lift_limit(self) -> None:
+        """Gives a requeued job, which keeps its time limit, time to end on a slow machine."""
+        self._set_limit(10)
+
+    def _set_limit(self, minutes: int) -> None:
+        command = ["scontrol", "update", f"JobId={self.identity}", f"TimeLimit={minutes}"]
         result = cluster.capture(self.state, command)
         assert result.returncode == 0, result.stderr
 
@@ -264,15 +270,20 @@ def interrupted(submit) -> tuple[Trial, float, float]:
 
 @pytest.fixture(scope="session")
 def await_restarts(until) -> Callable[..., list[float]]:
-    """Watches several jobs at once until each has been requeued; returns when that was, in their order."""
+    """Watches several jobs at once until each has been requeued; returns when that was, in their order.
 
-    def watch(*trials: Trial, seconds: float) -> list[float]:
+    Those of `lift` then have their time limit lifted, which held for the first attempt.
+    """
+
+    def watch(*trials: Trial, seconds: float, lift: Sequence[Trial] = ()) -> list[float]:
         back: dict[str, float] = {}
 
         def all_back() -> bool:
-            back.update(
-                {trial.identity: time.time() for trial in trials if trial.identity not in back and trial.is_back()}
-            )
+            for trial in trials:
+                if trial.identity not in back and trial.is_back():
+                    back[trial.identity] = time.time()
+                    if trial in lift:
+                        trial.lift_limit()
             return len(back) == len(trials)
 
         until(all_back, seconds)

@@ -24,7 +24,7 @@ def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_resta
     preempted.await_fault(saving)
     at = time.time()
     faults.preempt(healed, ["node3", "node4"])
-    limited_back, back = await_restarts(limited, preempted, seconds=3 * LIMIT)
+    limited_back, back = await_restarts(limited, preempted, seconds=3 * LIMIT, lift=[limited])
     saved = preempted.steps_saved()
     faults.heal(healed)
     signalled = limited.events("over", fault=announced)[0]["time"]
