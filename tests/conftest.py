@@ -180,7 +180,7 @@ class Reader:
         os.chdir(self.folder)
         try:
             if start:
-                result = simulate.run(argv, timeout=100, **self.layout(words[2:start]))
+                result = simulate.run(argv, timeout=200, **self.layout(words[2:start]))
                 output, status = result.output, result.returncode
             else:
                 output, status = self.alone(argv)
@@ -216,7 +216,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         return result.stdout, result.returncode

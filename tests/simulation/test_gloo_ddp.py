@@ -455,7 +455,7 @@ import time, torch
 step = torch.optim.Adam.step
 def slow(self, *more, **options):
     if e['SLURM_PROCID'] == '2':
-        time.sleep(0.05)
+        time.sleep(0.2)
     return step(self, *more, **options)
 torch.optim.Adam.step = slow
 """

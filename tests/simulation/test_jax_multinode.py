@@ -174,7 +174,7 @@ def test_profile_share_is_that_of_its_table(tmp_path: Path) -> None:
         assert len(re.findall(r"^all-reduce +\S+ +10 calls", rank.output, re.MULTILINE)) == 1
         share = re.search(r"(\d+)% of ([\d.]+) ms is all-reduce", rank.output)
         assert share is not None
-        assert 0 < int(share[1]) < 100
+        assert 0 < int(share[1]) <= 100
         assert math.isfinite(float(share[2]))
 
 

@@ -166,22 +166,22 @@ def test_one_rank_hangs(program, survivors):
     )
     before = time.monotonic()
 
-    result = simulate.run(command, nodes=2, timeout=3)
+    result = simulate.run(command, nodes=2, timeout=10)
 
-    assert time.monotonic() - before < 3 + 2
+    assert time.monotonic() - before < 10 + 2
     assert survivors.none_within()
     assert result.returncode == 124
     assert result.timed_out
     assert [rank.killed for rank in result.ranks] == [False, True]
-    assert result.failure == "not finished after 3 s, killed: rank 1\nlast lines of rank 1:\n[1] ready"
+    assert result.failure == "not finished after 10 s, killed: rank 1\nlast lines of rank 1:\n[1] ready"
 
 
 def test_timeout_while_nobody_reads(program, survivors):
     """The time limit holds also while the reader of the output is stuck."""
     command = program("print('x' * 1_000_000)\nimport time; time.sleep(600)")
-    with subprocess.Popen([*SIMULATE, "--timeout", "1", "--", *command], stdout=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 10
-        while not survivors.find() and time.monotonic() < deadline:
+    with subprocess.Popen([*SIMULATE, "--timeout", "5", "--", *command], stdout=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while len(survivors.find()) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         while len(survivors.find()) > 1 and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -15,6 +15,7 @@ from failure_cases import Case, check, check_comparison, check_complete
 from srunbook.formats import Mask
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
+NO_ANSWER = r"(Connection (closed|reset) by peer|Timed out waiting 6000ms for (recv|send) operation)"
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
 
@@ -23,9 +24,9 @@ MASKS = (
     Mask(r"(\(127\.0\.0\.1, )\d+\)", r"\1<port>)", "the port follows from the process id"),
     Mask(r"peer \[[\d.]+\]:\d+", "peer <address>", "the system chose the port"),
     Mask(
-        r"\[\S+/gloo/\S+\] .*Connection (closed|reset) by peer.*",
-        "<gloo: connection closed or reset by peer>",
-        "the system closes the dead rank's connection, or resets it while data are under way",
+        rf"\[\S+/gloo/\S+\] (.* )?{NO_ANSWER}.*",
+        "<gloo: no answer>",
+        "a dead rank's connection is closed, or reset while data are under way; the rank whose time is up first closes it",
     ),
     Mask(
         f".*{TOO_LATE}.*",
@@ -60,7 +61,7 @@ BROKEN = [
     ),
     Case(
         "torch-uneven-batches/broken.py",
-        ("rank 0 has finished", "rank 0: the sum is 1.5", "rank0.* Timed out waiting 6000ms for recv operation"),
+        ("rank 0 has finished", "rank 0: the sum is 1.5", f"rank0.* {NO_ANSWER}"),
         1,
         128 + signal.SIGABRT,
     ),

@@ -56,7 +56,7 @@ def test_some_recordings_exist():
     assert len([path for folder in FOLDERS for path in (ROOT / folder).rglob("*.recording.json")]) > 10
 
 
-TOMORROW = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+STILL_TO_COME = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
 SAMPLE = Recording(
     command="python worker.py",
     where="process",
@@ -89,8 +89,8 @@ def recorded(tmp_path: Path) -> Callable[..., Path]:
     [
         ({}, None),
         ({"where": "slurm"}, "slurm beside worker.py"),
-        ({"date": TOMORROW}, "which is still to come"),
-        ({"also": [{"slurm": "24.11.5", "date": TOMORROW}]}, "which is still to come"),
+        ({"date": STILL_TO_COME}, "which is still to come"),
+        ({"also": [{"slurm": "24.11.5", "date": STILL_TO_COME}]}, "which is still to come"),
         ({"versions": {"python": "3.11.2", "jax": "0.9.9"}}, "of jax 0.9.9, not 0.10.2"),
         ({"source_sha256": "0" * 64}, "of another version of worker.py"),
     ],
@@ -123,7 +123,7 @@ def test_orphan_is_found(recorded):
         ({"where": "slurm"}, "says that worker.py ran on slurm"),
         ({"where": "simulation"}, "says that worker.py ran on simulation"),
         ({"exit_code": 1}, "has exit status 1; the run ended with 0"),
-        ({"date": TOMORROW}, "which is still to come"),
+        ({"date": STILL_TO_COME}, "which is still to come"),
         ({"versions": {"python": "3.11.2", "jax": "0.9.9"}}, "is of jax 0.9.9; installed is"),
         ({"versions": {"python": "new", "jax": "0.10.2"}}, "is of python new"),
         ({"versions": {"python": "3.11.2"}}, "names the versions of ['python'], not of"),

@@ -83,7 +83,7 @@ def test_port_is_free_afterwards(places):
 
 def test_one_is_missing(places):
     """When one does not come in time, all others get an error that names it and the way to start it."""
-    results = met(places(3)[:2], SHORT)
+    results = met(places(3)[:2], 2.0)
 
     for rank in (0, 1):
         assert "num_processes=3, but 2 of 3 processes came" in results[rank]
@@ -177,11 +177,11 @@ def test_packets_are_dropped(one_of_two, listener):
     for one in fill:
         one.setblocking(False)
         one.connect_ex(listener.getsockname())
-    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+    seconds, results = seconds_of(lambda: met([one_of_two], 3.0))
     for one in fill:
         one.close()
 
-    assert seconds < 1 + SLACK
+    assert seconds < 3 + SLACK
     assert "nothing answers; is there a firewall between the nodes?" in results[1]
 
 

@@ -69,7 +69,7 @@ def without(data: dict, name: str) -> dict:
 # Run records
 
 
-@pytest.mark.parametrize("label", ["", "[1] ", "1: ", "node1: ", "0: [Gloo] Rank "])
+@pytest.mark.parametrize("label", ["", "[1] ", "1: ", "node1: ", "0: [Gloo] Rank ", "[Gloo] Rank 1"])
 @pytest.mark.parametrize("rest", ["", "\r", "1 is connected to 3 peer ranks. ", "[Gloo] Rank ", '{"rank": 2}'])
 def test_record_with_label(label, rest):
     """A start record is found behind the label of any launcher, and where another thread wrote to its line."""

@@ -12,6 +12,6 @@ os.environ["JAX_COORDINATOR_PORT"] = str(20000 + int(os.environ["SLURM_PROCID"])
 
 from srunbook import initialize_distributed
 
-# It waits for 120 seconds unless told otherwise; five are enough for a demonstration.
-dist_info = initialize_distributed(timeout=5)
+# It waits for 120 seconds unless told otherwise; ten are enough for a demonstration.
+dist_info = initialize_distributed(timeout=10)
 print(f"Process {dist_info.process_id}/{dist_info.num_processes}")

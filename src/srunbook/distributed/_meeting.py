@@ -280,20 +280,21 @@ def _report(place: Place, deadline: Deadline) -> Line:
     while (left := deadline.left) > 0:
         connection: socket.socket | str = _connect(place.host or "", place.port or 0, left)
         if isinstance(connection, str):
-            if not problem or left > FAIR_SECONDS or connection not in OUT_OF_TIME:
-                problem = connection
+            found = connection
         else:
             line = Line(connection)
             line.send(
                 key=place.key, rank=place.process_id, node=place.node, left=deadline.left, timeout=deadline.seconds
             )
-            answer, problem = _answer(line, deadline)
+            answer, found = _answer(line, deadline)
             if answer.get("go") == place.port:
                 connection.settimeout(None)
                 return line
             line.close()
             if refusal := answer.get("error") or answer.get("stop"):
                 raise DistributedError(str(refusal))
+        if not problem or left > FAIR_SECONDS or found not in OUT_OF_TIME:
+            problem = found
         # A wait that grows with the time waited adds a twentieth to it at most, and spares the coordinator.
         time.sleep(max(0.0, min(deadline.left, 0.5, max(0.005, (time.monotonic() - start) / 20))))
     raise DistributedError(_unreachable(place, problem or "importing JAX took all that time", deadline.seconds))
@@ -301,7 +302,8 @@ def _report(place: Place, deadline: Deadline) -> Line:
 
 SILENCE = "nothing answers; is there a firewall between the nodes?"
 NO_NAME = "nothing answers; is the name server reachable, or is there a firewall between the nodes?"
-OUT_OF_TIME = (SILENCE, NO_NAME)
+STRANGER = "something else listens there, and is silent"
+OUT_OF_TIME = (SILENCE, NO_NAME, STRANGER)
 
 
 def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
@@ -345,7 +347,7 @@ def _answer(line: Line, deadline: Deadline) -> tuple[dict[str, Any], str]:
             if "here" not in message:
                 return message, "something else listens there"
             here, slack = True, LAST_WORD_SECONDS
-    return {}, "rank 0 is there, but did not start JAX" if here else "something else listens there, and is silent"
+    return {}, "rank 0 is there, but did not start JAX" if here else STRANGER
 
 
 def _unreachable(place: Place, problem: str, timeout: float) -> str:
