@@ -38,8 +38,8 @@ LAST_STEP = 14
 """Steps that these settings make."""
 
 SAVE_EVERY = 3
-START = 90
-"""Seconds in which a job reaches any step; three times what the slowest took."""
+START = 300
+"""Seconds in which a job reaches any step, also on a slow machine that does other things meanwhile."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -87,7 +87,8 @@ class Trial:
     def events(self, kind: str, **wanted: object) -> list[dict]:
         """What is on record."""
         path = self.folder / "events.jsonl"
-        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        *whole, _ = path.read_text().split("\n") if path.exists() else [""]  # a rank may be writing the last line
+        found = [json.loads(line) for line in whole]
         found = [event for event in found if event["job"] == self.identity and event["event"] == kind]
         return [event for event in found if wanted.items() <= event.items()]
 
@@ -266,6 +267,12 @@ def interrupted(submit) -> tuple[Trial, float, float]:
     over = trial.await_over(30)
     assert trial.await_end(30).state == "FAILED"
     return trial, at, over
+
+
+@pytest.fixture(scope="session")
+def patience(pytestconfig: pytest.Config) -> int:
+    """How many times as long as accepted something may take where it is not recorded: the machine may be busy."""
+    return 1 if pytestconfig.getoption("--record") else 3
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def test_damage_is_passed_over(healed, copy, submit, undisturbed, outcomes):
     flipped.write_bytes(content)
     next((target / "step-0000000006").glob("*.safetensors")).unlink()
     trial = submit("", **there)
-    job = trial.await_end(60)
+    job = trial.await_end(300)
     outcomes(
         10,
         "a flipped byte, a missing file",
@@ -82,7 +82,7 @@ def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted,
 
     assert whole.total() == 14 * 96
     for nodes, trial in trials.items():
-        assert trial.await_end(90).state == "COMPLETED"
+        assert trial.await_end(300).state == "COMPLETED"
         assert trial.resumed() == [9]
 
         seen = Counter()
@@ -144,7 +144,7 @@ def test_what_would_only_go_wrong_again_is_not_tried_again(healed, submit, outco
     outcomes(15.1, "starts that save nothing", "refused at the 4th with status 78", over_s=gave_up)
 
     for trial, restarts in ((spoiled, "0"), (looping, "3")):
-        assert trial.await_end(60).rows[0]["ExitCode"] == "78:0"
+        assert trial.await_end(300).rows[0]["ExitCode"] == "78:0"
         assert trial.shown()["Restarts"] == restarts
     assert "model.layers.0.weight is finite: a restart would not help" in spoiled.file("err")
     assert spoiled.restored() == 3

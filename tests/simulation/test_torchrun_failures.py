@@ -26,7 +26,7 @@ MASKS = (
     Mask(
         rf"\[\S+/gloo/\S+\] (.* )?{NO_ANSWER}.*",
         "<gloo: no answer>",
-        "a dead rank's connection is closed, or reset while data are under way; the rank whose time is up first closes it",
+        "a dead rank's connection is closed, or reset while data are under way; whose time is up first closes it",
     ),
     Mask(
         f".*{TOO_LATE}.*",

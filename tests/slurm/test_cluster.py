@@ -80,7 +80,7 @@ SIGNALS = """\
 cat >child.sh <<'END'
 trap 'echo child got it' USR1
 touch child-is-ready
-for i in {1..50}; do sleep 0.1; done
+for i in {1..150}; do sleep 0.1; done
 END
 cat >task.sh <<'END'
 trap 'echo task got it' USR1

@@ -246,7 +246,7 @@ def test_completed_without_metrics(slurm: State, entry: Any) -> None:
 
 
 def test_pending_job(healed: State, as_user: Any, until: Any, entry: Any) -> None:
-    """A job that needs a node that is drained waits, and squeue says for what: as soon as the scheduler has looked twice."""
+    """A job that needs a node that is drained waits, and squeue says for what, once the scheduler has looked twice."""
     script = FAILURES / "gloo-job-pending" / "broken.sbatch"
     folder = cluster.stage(healed, script)
     faults.drain(healed, "node4")

@@ -220,7 +220,7 @@ def test_rendered_script_runs(
         **values,
     )
     script.write_text(text, encoding="utf-8")
-    job = cluster.submit(slurm, script, timeout=90)
+    job = cluster.submit(slurm, script, timeout=300)
 
     assert job.state == "COMPLETED", job.output
     assert proof.shortcomings(script, job) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name=
 PORTS = {f"{port:04X}" for port in (3306, 6817, 6818, 6819)}
 """Ports of MariaDB and of Slurm's daemons, as /proc/net/tcp writes them."""
 
-PROGRAMS = ("slurm", "munged", "mariadbd", "sleep infinity", "tini", "nsenter", "unshare")
+PROGRAMS = re.compile(r"(\S*/)?(slurm\w*|munged|mariadbd|tini|nsenter|unshare|sleep infinity|\S+ \S*/slurm_script)\b")
+"""How the command lines of a cluster's processes begin; other sessions run scripts whose folders are called slurm."""
 
 
 def traces() -> dict[str, set[str]]:
@@ -33,9 +35,7 @@ def traces() -> dict[str, set[str]]:
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if any(
-            word in words for word in ("slurm", "munged", "mariadbd", "sleep infinity", "tini", "nsenter", "unshare")
-        ):
+        if PROGRAMS.match(words):
             processes.add(f"{folder.name} {words}")
     namespaces = set()
     for kind in ("net", "mnt", "uts", "pid", "ipc"):

@@ -19,6 +19,7 @@ srun "$HOME/jax-env/bin/python" stuck.py
 """
 
 PROGRAM = """\
+import os
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def wait_for_a_friend():
         time.sleep(0.1)
 
 
-Path("ready").touch()
+Path("ready-" + os.environ["SLURM_PROCID"]).touch()
 wait_for_a_friend()
 """
 
@@ -41,9 +42,9 @@ def running(slurm, as_user, tmp_path):
     (tmp_path / "stuck.py").write_text(PROGRAM)
     folder = cluster.stage(slurm, script)
     job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/stuck.sbatch").strip()
-    ready = slurm.folder / folder.lstrip("/") / "ready"
+    there = slurm.folder / folder.lstrip("/")
     deadline = time.monotonic() + 60
-    while not ready.exists() and time.monotonic() < deadline:
+    while len(list(there.glob("ready-*"))) < 4 and time.monotonic() < deadline:
         time.sleep(0.1)
     yield job
     as_user("scancel", job)
@@ -71,7 +72,7 @@ def test_py_spy_shows_where_a_rank_stands(as_user, running):
     dump = f'for pid in $(pgrep -u $USER python); do {py_spy} dump --pid "$pid"; done'
     shown = as_user("srun", f"--jobid={running}", "--overlap", "-N1", "-n1", "-w", "node2", "bash", "-c", dump)
 
-    assert shown.count("wait_for_a_friend (stuck.py:7)") == 2
+    assert shown.count("wait_for_a_friend (stuck.py:8)") == 2
 
 
 def test_sstat_shows_what_it_uses(as_user, running):

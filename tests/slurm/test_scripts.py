@@ -62,7 +62,7 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
     """A script completes on a real Slurm, every rank speaks, and its output is the recorded one."""
     if needs_apptainer(script):
         assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
-    job = cluster.submit(slurm, script, timeout=240)
+    job = cluster.submit(slurm, script, timeout=600)
     staged = slurm.folder / "home" / cluster.USER / script.stem / script.name
 
     assert staged.read_bytes() == script.read_bytes()

@@ -10,6 +10,7 @@ import json
 import platform
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ import pytest
 
 from srunbook import cluster
 from srunbook.cluster import State
+from srunbook.cluster._commands import ENDED
 from srunbook.formats import Mask, Recording, compare, read_recording, recording_path, write_recording
 from srunbook.verify import Cause
 
@@ -59,7 +61,7 @@ JOBS = {
     "cancelled": ("-N2", f"{RUN} sleep 600"),
     "timeout": ("-N2 --time=1", f"{RUN} sleep 600"),
     "out-of-memory": ("--mem=100M", f"{RUN} {GREEDY}"),
-    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep 600"),
+    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep 6000"),
     "nothing": ("-N2", "exit 0"),
     "no-records": ("-N2", "srun true"),
     "held": ("--requeue", "scontrol requeuehold $SLURM_JOB_ID; sleep 600"),
@@ -87,8 +89,12 @@ class Jobs:
     numbers: dict[str, str]
 
     def ended(self, name: str) -> str:
-        """Waits for the end of a job; returns its number."""
-        cluster.await_job(self.state, self.numbers[name], timeout=200)
+        """Waits for the end of a job, by accounting, for Slurm itself soon forgets it; returns its number."""
+        command = ["sacct", "-X", "--noheader", "--parsable2", f"--jobs={self.numbers[name]}", "--format=State"]
+        deadline = time.monotonic() + 200
+        while (state := cluster.capture(self.state, command).stdout.strip().split(" ")[0]) not in ENDED:
+            assert time.monotonic() < deadline, f"the job {name} is {state}"
+            time.sleep(0.2)
         return self.numbers[name]
 
     def verify(self, *arguments: str, folder: str = "") -> subprocess.CompletedProcess[str]:

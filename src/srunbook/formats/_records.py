@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from srunbook.formats._files import FormatError, build, check_sha256, parse_json
 
 MARK = re.compile(r'(?<![A-Za-z_])record (\{\s*".*)')
-"""What a record line contains; launchers may put a label such as `[0]` or `0:` before it, gloo a piece of its greeting."""
+"""What a record line contains, behind a label of the launcher, such as `[0]` or `0:`, or a piece of gloo's greeting."""
 
 
 @dataclass(frozen=True)
