@@ -71,7 +71,8 @@ def stamp(recording: Recording) -> str:
     """Says in one line how, where and when something ran."""
     versions = [f"{NAMES.get(name, name)} {version}" for name, version in recording.versions.items()]
     if recording.where == "slurm":
-        arguments = " ".join(shlex.split(recording.command)[2:])  # of `sbatch SCRIPT ARGUMENTS`
+        program, *words = shlex.split(recording.command)
+        arguments = " ".join(words[1:]) if program == "sbatch" else ""  # of `sbatch SCRIPT ARGUMENTS`
         ran = f"Ran with {arguments} on" if arguments else "Ran on"
         place = f"{ran} {versions[0]}" if versions and "slurm" in recording.versions else f"{ran} Slurm"
         rest = [text for text in versions if not text.startswith("Slurm")]

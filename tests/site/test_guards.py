@@ -304,6 +304,18 @@ def test_recorded_arguments(tiny_site):
     assert page.count(">Ran with --steps=3 --every=1 on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
 
 
+def test_stamp_of_another_command(tiny_site):
+    """What squeue was told about a job is no argument of the job's script."""
+    tiny_site.write("slurm/job.sbatch", JOB)
+    tiny_site.write("slurm/job.recording.json", recording(JOB, command='squeue --me --format="%i %T"'))
+    tiny_site.page("```{recorded} slurm/job.sbatch\n```")
+
+    build = tiny_site.build()
+
+    assert build.returncode == 0, build.output
+    assert ">Ran on Slurm 22.05.8, 2026-11-20, JAX 0.10.2." in (build.site / "index.html").read_text()
+
+
 def test_recording_that_comes_later(tiny_site):
     """A page that waited for a recording shows it at the next build."""
     tiny_site.write("slurm/job.sbatch", JOB)
