@@ -270,12 +270,6 @@ def interrupted(submit) -> tuple[Trial, float, float]:
 
 
 @pytest.fixture(scope="session")
-def patience(pytestconfig: pytest.Config) -> int:
-    """How many times as long as accepted something may take where it is not recorded: the machine may be busy."""
-    return 1 if pytestconfig.getoption("--record") else 3
-
-
-@pytest.fixture(scope="session")
 def await_restarts(until) -> Callable[..., list[float]]:
     """Watches several jobs at once until each has been requeued; returns when that was, in their order.
 

@@ -16,7 +16,7 @@ START = 300
 """Seconds in which an undisturbed job ends, also on a slow machine that does other things meanwhile."""
 
 
-def test_a_killed_rank_ends_the_job(interrupted, outcomes, patience):
+def test_a_killed_rank_ends_the_job(interrupted, outcomes):
     """Row 1: survivors of a rank killed in its backward pass raise within 2 s, and the job is over within 10 s."""
     trial, at, over = interrupted
     raised = trial.raised()[0]["time"] - at
@@ -29,21 +29,21 @@ def test_a_killed_rank_ends_the_job(interrupted, outcomes, patience):
         lost_steps=10 - trial.steps_saved()[-1],
     )
 
-    assert raised <= 2 * patience
-    assert over - at <= OVER * patience
+    assert raised <= 2
+    assert over - at <= OVER
     assert re.search("Connection (closed|reset) by peer", trial.raised()[0]["message"])
     assert trial.steps_saved() == [3, 6, 9]
 
 
-def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes, until, patience):
+def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes, until):
     """Row 1: with --kill-on-bad-exit a survivor that only reads data is ended too; without it the job goes on."""
     kill, hold = "kill:1:5:backward", "hold:0:5:data"
     endless = submit(f"{kill};{hold}", changed("run_distributed", "--kill-on-bad-exit"), nodes=("node3", "node4"))
     trial = submit(f"{kill};{hold}", "run_distributed")
     at = trial.await_fault(kill)
-    took = trial.await_over(6 * OVER) - at
+    took = trial.await_over(3 * OVER) - at
 
-    assert took <= OVER * patience
+    assert took <= OVER
 
     endless.await_fault(kill)
     with pytest.raises(AssertionError, match="did not come about"):
@@ -59,7 +59,7 @@ def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes,
     assert endless.shown()["JobState"] == "RUNNING"
 
 
-def test_a_stopped_rank_is_noticed_at_the_timeout(healed, submit, outcomes, patience):
+def test_a_stopped_rank_is_noticed_at_the_timeout(healed, submit, outcomes):
     """Row 2: survivors of a rank that stands still raise at the timeout of the process group, within 1 s."""
     fault, timeout = "stop:1:5:step", 8
     trial = submit(fault, "run_distributed", arguments=[f"--timeout={timeout}"])
@@ -74,7 +74,7 @@ def test_a_stopped_rank_is_noticed_at_the_timeout(healed, submit, outcomes, pati
         raised_s=raised,
     )
 
-    assert timeout - 1 <= raised <= timeout + patience
+    assert abs(raised - timeout) <= 1
     assert "Timed out waiting" in trial.raised()[0]["message"]
     assert trial.await_end(30).state == "FAILED"
 
