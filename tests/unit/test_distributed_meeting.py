@@ -153,6 +153,23 @@ def test_silent_stranger(one_of_two):
     assert "something else listens there, and is silent" in results[1]
 
 
+def test_stranger_that_hangs_up_until_the_end(one_of_two, listener):
+    """A last connection that had little time does not hide what the ones before it met."""
+    kept = []
+
+    def hang_up():
+        kept.append(listener.accept()[0])
+        kept.pop().close()
+        kept.append(listener.accept()[0])  # in the last second: it only has to wait until time is up
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    results = met([one_of_two], 0.9)
+    for one in kept:
+        one.close()
+
+    assert "something else listens there. " in results[1]
+
+
 def test_silent_rank_0(one_of_two, listener):
     """A process 0 that took this one in, and falls silent then, holds it up for a second more at most."""
     kept = []
