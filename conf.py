@@ -38,15 +38,24 @@ extensions = [
     "notfound.extension",
     # ours, in docs/_ext
     "code_file",
-    "recordings",
+    "recorded",
     "real_files",
     "gallery_guard",
     "failures",
-    "measurements",
+    "measured",
     "scaling_tables",
     "drawings",
     "fields",
 ]
+# What our extensions show and check, from the root of the repository.
+repository_folders = ["examples", "slurm", "scripts", "src", "bench"]
+console_folders = [*repository_folders, "docs", "tests"]
+console_commands = {"srunbook": "srunbook.cli:main"}
+real_files_docstrings = {"reference/api": "src"}
+real_files_help = {"tools/command": "srunbook"}
+failures_folder = "troubleshooting"
+drawings_folder = "_static/drawings"
+
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]
 nitpicky = True

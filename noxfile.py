@@ -51,7 +51,7 @@ SCHEMAS = {
 
 
 def environment(session: nox.Session) -> None:
-    """Makes the shared environment, or makes it anew when what it is made from has changed."""
+    """Make the shared environment, and make it anew when what it is made from has changed."""
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + sys.version.encode()).hexdigest()
     stamp = ENV / "made-from.sha256"
@@ -71,8 +71,20 @@ def environment(session: nox.Session) -> None:
 
 
 def python(session: nox.Session, *arguments: str, **options: object) -> None:
-    """Runs the environment's Python."""
+    """Run the environment's Python."""
     session.run(PYTHON, *arguments, **options)
+
+
+def pytest(session: nox.Session, *places: str, workers: int = 0, only: str = "") -> None:
+    """Run tests: those in the places given after `--`, or else in these.
+
+    Several workers share the modules, for many tests wait half of their time. What each test took is left in build/.
+    """
+    given = any(not argument.startswith("-") and "/" in argument for argument in session.posargs)
+    options = ["-n", str(workers), "--dist", "loadscope"] if workers and not given else []
+    options += ["-m", only] if only else []
+    options += [f"--junitxml=build/junit/{session.name}.xml"]
+    python(session, "-m", "pytest", *options, *session.posargs, *([] if given else places))
 
 
 @nox.session
@@ -104,27 +116,27 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Unit tests, doctests, properties, and every example under simulation."""
+    """Run unit tests, doctests, properties, every example in the simulation (`-- --full`: every layout)."""
     environment(session)
     places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
-    python(session, "-m", "pytest", "-m", "not built", *(session.posargs or places))
+    pytest(session, *places, workers=3, only="not built")
 
 
 @nox.session(default=False)
 def slurm(session: nox.Session) -> None:
-    """Every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`). Needs Linux and root."""
+    """Run every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`; `-- --full`). Needs root."""
     environment(session)
-    chosen = [argument for argument in session.posargs if not argument.startswith("-") and "/" in argument]
-    python(session, "-m", "pytest", *([] if chosen else ["tests/slurm", "tests/faults"]), *session.posargs)
+    pytest(session, "tests/cluster", workers=3)
 
 
 @nox.session(default=False)
 def lint(session: nox.Session) -> None:
-    """Style, types, spelling, shell scripts, workflow files."""
+    """Check style, types, who imports whom, spelling, shell scripts, workflow files."""
     environment(session)
     python(session, "-m", "ruff", "check", ".")
     python(session, "-m", "ruff", "format", "--check", ".")
     python(session, "-m", "mypy")
+    session.run(str(ENV / "bin" / "lint-imports"), "--no-logo", silent=True)
     python(session, "-m", "codespell_lib")
     python(session, "-m", "sphinxlint", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
     for schema, path in SCHEMAS.items():
@@ -137,31 +149,39 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def browser(session: nox.Session) -> None:
-    """The built site in a browser: copy buttons, search, keyboard, accessibility, weight. Needs chromium."""
+    """Look at the built site in a browser, one page of each kind (`-- --full`: every page). Needs chromium."""
     environment(session)
-    python(session, "-m", "pytest", *(session.posargs or ["tests/browser"]))
+    pytest(session, "tests/browser")
 
 
 @nox.session(default=False)
 def gpu(session: nox.Session) -> None:
-    """The examples on an NVIDIA GPU; says so where there is none."""
+    """Run the examples on an NVIDIA GPU; say so where there is none."""
     environment(session)
-    python(session, "-m", "pytest", *(session.posargs or ["tests/gpu"]))
+    pytest(session, "tests/gpu")
 
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """The programs behind the figures in bench/results, or those named (`-- import_time`). Needs a quiet machine."""
+    """Measure what the figures show: all of bench/, or what is named (`-- import_time`). Needs a quiet machine."""
     environment(session)
     measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
+    measured.remove("test_costs")  # made of what the sessions left in build/junit, so only when it is named
     for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
         program = ROOT / "bench" / f"{name}.py"
         options = ["--peers", str(peers(session))] if "--peers" in program.read_text(encoding="utf-8") else []
         python(session, str(program), *options)
 
 
+@nox.session(default=False)
+def mutants(session: nox.Session) -> None:
+    """Seed the faults of tests/mutants/faults.toml, one at a time, and see which the tests catch. Takes hours."""
+    environment(session)
+    python(session, "tests/mutants/run.py", *session.posargs)
+
+
 def peers(session: nox.Session) -> Path:
-    """The folder with the other packages that some benchmarks measure; they stay apart from the environment."""
+    """Install the other packages that some benchmarks measure, apart from the environment; return their folder."""
     folder = ROOT / "build" / "peers"
     if not folder.exists():
         half = folder.with_suffix(".half")

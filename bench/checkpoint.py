@@ -16,25 +16,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
 from srunbook.checkpoint import Checkpoints
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 RESULT = Path(__file__).parent / "results" / "checkpoint.json"
 TENSORS = 16
 
 
 def a_state(size: int, seed: int) -> dict[str, torch.Tensor]:
-    """Random tensors of `size` bytes in all."""
+    """Return random tensors of `size` bytes in all."""
     generator = torch.Generator().manual_seed(seed)
     count = size // 4 // TENSORS
     return {f"layer{number}.weight": torch.randn(count, generator=generator) for number in range(TENSORS)}
 
 
 def synced(path: Path) -> None:
-    """Waits until a file and its name are on the disk."""
+    """Wait until a file and its name are on the disk."""
     for one in (path, path.parent):
         handle = os.open(one, os.O_RDONLY)
         os.fsync(handle)
@@ -43,7 +43,7 @@ def synced(path: Path) -> None:
 
 @contextmanager
 def timed(samples: dict[str, list[float]], quantity: str, size: int | None = None) -> Iterator[None]:
-    """Notes the time of a block: in seconds, or as MB/s for a size in bytes."""
+    """Note the time of a block: in seconds, or as MB/s for a size in bytes."""
     gc.collect()
     start = time.perf_counter()
     yield
@@ -68,11 +68,11 @@ class Bench:
         synced(self.source)
 
     def checkpoints(self) -> Checkpoints:
-        """An empty directory, so that the removal of old checkpoints is not timed, as it is not for the others."""
+        """Make an empty directory: the removal of old checkpoints is not timed, nor is it for the others."""
         return Checkpoints(self.folder / "checkpoints")
 
     def copy(self, samples: dict[str, list[float]]) -> None:
-        """A plain copy of a file with fsync, and one read of it."""
+        """Copy a file with fsync, and read it once."""
         target = self.folder / "copy"
         with timed(samples, "save_MBps", self.size):
             shutil.copyfile(self.source, target)
@@ -82,7 +82,7 @@ class Bench:
         target.unlink()
 
     def torch(self, samples: dict[str, list[float]]) -> None:
-        """torch.save with fsync, and torch.load."""
+        """Save with torch.save and fsync, and load with torch.load."""
         target = self.folder / "torch.pt"
         with timed(samples, "save_MBps", self.size):
             torch.save(self.state, target)
@@ -93,7 +93,7 @@ class Bench:
         target.unlink()
 
     def srunbook(self, samples: dict[str, list[float]]) -> None:
-        """Checkpoints.save and Checkpoints.restore, with SHA-256."""
+        """Save and restore with Checkpoints, with SHA-256."""
         checkpoints = self.checkpoints()
         with timed(samples, "save_MBps", self.size):
             checkpoints.save(1, self.state)
@@ -104,7 +104,7 @@ class Bench:
             shutil.rmtree(checkpoints.directory)
 
     def background(self, samples: dict[str, list[float]]) -> None:
-        """How long a save in the background stops the training, beside a copy of the tensors in memory."""
+        """Time how long a save in the background stops the training, beside a copy of the tensors in memory."""
         with timed(samples, "copy_in_memory_s"):
             copied = {name: tensor.clone() for name, tensor in self.state.items()}
         del copied
@@ -116,7 +116,7 @@ class Bench:
         shutil.rmtree(checkpoints.directory)
 
     def check(self, restored: dict[str, torch.Tensor]) -> None:
-        """Compares what was restored with what was saved."""
+        """Compare what was restored with what was saved."""
         if restored.keys() != self.state.keys() or not all(
             torch.equal(restored[name], tensor) for name, tensor in self.state.items()
         ):
@@ -124,7 +124,7 @@ class Bench:
 
 
 def main() -> None:
-    """Takes the samples of all configurations in turn."""
+    """Take the samples of all configurations in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=1 << 30, help="bytes of the state (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=10)

@@ -9,19 +9,20 @@ import argparse
 import time
 from pathlib import Path
 
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
 from srunbook import cluster
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.cli._checkout import provision
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 RESULT = Path(__file__).parent / "results" / "cluster_start.json"
 
 
 def one(slurm: str, nodes: int) -> dict[str, float]:
-    """Starts a cluster, runs one task on every node, and stops it; seconds of each."""
+    """Start a cluster, runs one task on every node, and stops it; seconds of each."""
     start = time.perf_counter()
-    state = cluster.up(cluster.Specification(name="bench", slurm=slurm, nodes=nodes))
+    state = cluster.up(cluster.Specification(name="bench", slurm=slurm, nodes=nodes), provision())
     idle = time.perf_counter()
     result = cluster.capture(state, ["srun", f"--nodes={nodes}", "hostname"])
     ran = time.perf_counter()
@@ -33,7 +34,7 @@ def one(slurm: str, nodes: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Takes the samples, the generations in turn."""
+    """Take the samples, the generations in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--repeats", type=int, default=5)

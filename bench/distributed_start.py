@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from typed import typed
+from helpers.typed import typed
 
 RESULT = Path(__file__).parent / "results" / "distributed_start.json"
 JAX, OURS = "jax.distributed.initialize()", "initialize_distributed()"
@@ -28,7 +28,7 @@ ORDERS = {"as they come": 0.0, "process 0 first": 0.5}
 
 
 def worker(call: str, order: str) -> None:
-    """One process: starts JAX, and prints when it began and when it was through."""
+    """Start JAX in one process, and print when it began and when it was through."""
     import jax
 
     if os.environ["SLURM_PROCID"] != "0":
@@ -51,7 +51,7 @@ def worker(call: str, order: str) -> None:
 
 
 def sample(call: str, order: str) -> dict[str, float]:
-    """One start of two processes; milliseconds."""
+    """Start two processes once; return milliseconds."""
     from srunbook import simulate
 
     # Python keeps what it compiled, as it does for an installed package, though it was told not to write here.
@@ -68,7 +68,7 @@ def sample(call: str, order: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Takes the samples in turn."""
+    """Take the samples in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--output", type=Path, default=RESULT)
@@ -81,7 +81,7 @@ def main() -> None:
     import jax
 
     import srunbook
-    from srunbook.formats import Configuration, Measurement, write_measurement
+    from srunbook.measurements import Configuration, Measurement, write_measurement
 
     cases = [(call, order) for order in ORDERS for call in (JAX, OURS)]
     samples: dict[tuple[str, str], dict[str, list[float]]] = {case: {} for case in cases}

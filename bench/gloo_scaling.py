@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from typed import typed
+from helpers.clusters import boot
+from helpers.typed import typed
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.formats import Configuration, Measurement, write_measurement
-from srunbook.scaling import link_bound, predict_step
+from srunbook.measurements import Configuration, Measurement, link_bound, predict_step, write_measurement
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -35,20 +35,19 @@ WIDE_BATCH, WIDE_HIDDEN = 3072, 1024
 SHARED = {"steps": 5, "warm_up": 2, "order": "in turn", "across_ranks": "maximum"}
 
 
-def boot(link: str, nodes: int, quota: float, slurm: str) -> State:
-    """A cluster whose nodes have equal shares of a CPU and equal links."""
+def boot_link(link: str, nodes: int, quota: float, slurm: str) -> State:
+    """Boot a cluster whose nodes have equal shares of a CPU and equal links."""
     name = f"bench-{link}"
-    cluster.down(name)
     wanted = cluster.Specification(name=name, slurm=slurm, nodes=nodes, cpu_quota=quota, link=link)
-    return cluster.up(wanted, say=print)
+    return boot(wanted)
 
 
 def measure(state: State, nodes: int, *options: str) -> list[dict[str, Any]]:
-    """One job: what each rank measured."""
+    """Run one job; return what each rank measured."""
     port = 25000 + int.from_bytes(os.urandom(2), "big") % 7000
-    environ = [f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1"]
+    environ = [f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1,PYTHONPATH=/opt/srunbook/examples/gloo_ddp"]
     step = ["srun", f"--nodes={nodes}", "-w", ",".join(f"node{n}" for n in range(1, nodes + 1)), "--ntasks-per-node=1"]
-    program = ["/home/alice/torch-env/bin/python", "/opt/srunbook/bench/gloo_step.py", *options]
+    program = ["/home/alice/torch-env/bin/python", "/opt/srunbook/bench/ranks/gloo_step.py", *options]
     command = [*step, "--kill-on-bad-exit=1", f"--export=ALL,{environ[0]}", *program]
     result = cluster.capture(state, command, timeout=600)
     ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
@@ -58,12 +57,12 @@ def measure(state: State, nodes: int, *options: str) -> list[dict[str, Any]]:
 
 
 def slowest(ranks: list[dict[str, Any]], quantity: str) -> float:
-    """The largest sample of all ranks."""
+    """Return the largest sample of all ranks."""
     return max(float(rank["samples"][quantity]) for rank in ranks)
 
 
 def scaling(states: dict[str, State], repeats: int) -> list[Configuration]:
-    """Strong and weak scaling of the guide's model."""
+    """Measure strong and weak scaling of the guide's model."""
     wanted = [
         (link, kind, nodes)
         for link in LINKS
@@ -103,7 +102,7 @@ def scaling(states: dict[str, State], repeats: int) -> list[Configuration]:
 
 
 def overlap(states: dict[str, State], repeats: int) -> list[Configuration]:
-    """A model whose all-reduce takes about as long as its backward pass, beside what the recurrence predicts."""
+    """Measure a model whose all-reduce takes as long as its backward pass, beside what the recurrence predicts."""
     link, nodes = "300mbit", 2
     rows: dict[str, list[float]] = {}
     for repeat in range(repeats):
@@ -136,7 +135,7 @@ def overlap(states: dict[str, State], repeats: int) -> list[Configuration]:
 
 
 def main() -> None:
-    """Measures, and writes both files."""
+    """Measure, and write both files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--slurm", default="22.05")
@@ -150,7 +149,7 @@ def main() -> None:
         if options.only not in (None, name):
             continue
         try:
-            states = {link: boot(link, nodes, quota, options.slurm) for link in links}
+            states = {link: boot_link(link, nodes, quota, options.slurm) for link in links}
             measurement = Measurement.taken_now(
                 typed(),
                 take(states, options.repeats),

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 STATEMENTS = {
     "the interpreter alone": "pass",
@@ -29,7 +29,7 @@ RESULT = Path(__file__).parent / "results" / "import_time.json"
 
 
 def milliseconds(statement: str) -> float:
-    """Wall time of a fresh interpreter that runs one statement, in milliseconds."""
+    """Measure the wall time of a fresh interpreter that runs one statement, in milliseconds."""
     # Python keeps what it compiled, as it does for an installed package, though it was told not to write here.
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     start = time.perf_counter()
@@ -38,7 +38,7 @@ def milliseconds(statement: str) -> float:
 
 
 def main() -> None:
-    """Takes the samples in turn, so that a slow moment of the machine meets all statements alike."""
+    """Take the samples in turn, so that a slow moment of the machine meets all statements alike."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--output", type=Path, default=RESULT)

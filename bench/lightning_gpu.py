@@ -23,22 +23,20 @@ from typing import Any
 import lightning
 import torch
 import torch.distributed as dist
+from helpers.example import example
+from helpers.typed import typed
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from typed import typed
 
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "lightning"))
-
-import train
-
+train = example("lightning/train.py")
 PRECISIONS = {"Lightning": "32-true", "Lightning, bf16-mixed": "bf16-mixed", "Lightning, 16-mixed": "16-mixed"}
 RATE = 0.01
 
 
 def start(batch: int) -> tuple[Any, train.MLP]:
-    """The batches of the guide, and its model: from the same parameters, in the same order."""
+    """Return the batches of the guide, and its model: from the same parameters, in the same order."""
     lightning.seed_everything(train.SEED, verbose=False)
     data = train.CloudData(batch, 0)
     data.options["generator"] = torch.Generator().manual_seed(train.SEED)
@@ -56,13 +54,13 @@ class Clock(lightning.Callback):
         self.loss = float("nan")
 
     def now(self) -> float:
-        """The time, when the device has done all that it was told."""
+        """Return the time when the device has done all that it was told."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
     def note(self, epoch: int, loss: torch.Tensor, *, last: bool) -> None:
-        """Notes the end of a step; the first epoch warms up."""
+        """Note the end of a step; the first epoch warms up."""
         if epoch == 0:
             self.begun = self.now() if last else 0.0
             return
@@ -71,16 +69,16 @@ class Clock(lightning.Callback):
             self.ended, self.loss = self.now(), float(loss)
 
     def on_train_batch_end(self, trainer: lightning.Trainer, _: Any, outputs: Any, *__: Any) -> None:
-        """Notes the end of Lightning's step."""
+        """Note the end of Lightning's step."""
         self.note(trainer.current_epoch, outputs["loss"], last=trainer.is_last_batch)
 
     def step_ms(self) -> float:
-        """Milliseconds of a step of the second epoch."""
+        """Return the milliseconds of a step of the second epoch."""
         return 1e3 * (self.ended - self.begun) / self.steps
 
 
 def plain(batch: int, device: torch.device) -> Clock:
-    """Two epochs of plain DDP."""
+    """Train two epochs with plain DDP."""
     (batches, module), clock = start(batch), Clock(device)
     module.to(device)
     model = DistributedDataParallel(module.layers, device_ids=[device.index] if device.type == "cuda" else None)
@@ -96,7 +94,7 @@ def plain(batch: int, device: torch.device) -> Clock:
 
 
 def by_lightning(batch: int, device: torch.device, precision: str) -> Clock:
-    """The same two epochs by Lightning, with everything off that can be."""
+    """Train the same two epochs with Lightning, with everything off that can be."""
     (batches, module), clock = start(batch), Clock(device)
     trainer = lightning.Trainer(
         accelerator="gpu" if device.type == "cuda" else "cpu",
@@ -118,7 +116,7 @@ def by_lightning(batch: int, device: torch.device, precision: str) -> Clock:
 
 
 def meet(device: torch.device) -> None:
-    """Makes a world of one process."""
+    """Make a world of one process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -128,7 +126,7 @@ def meet(device: torch.device) -> None:
 
 
 def main() -> None:
-    """Measures and writes the file."""
+    """Measure and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--rounds", type=int, default=10)

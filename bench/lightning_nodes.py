@@ -13,12 +13,12 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from lightning_job import run, step
-from typed import typed
+from helpers.clusters import boot
+from helpers.lightning_job import run, step
+from helpers.typed import typed
 
 from srunbook import cluster
-from srunbook.formats import Configuration, Measurement, write_measurement
-from srunbook.scaling import link_bound
+from srunbook.measurements import Configuration, Measurement, link_bound, write_measurement
 
 RESULT = Path(__file__).resolve().parent / "results" / "lightning_nodes.json"
 CLUSTER = "bench-nodes"
@@ -34,14 +34,14 @@ LAYOUTS = {
 
 
 def gradient_bytes(shape: dict[str, int]) -> int:
-    """Bytes of all gradients, four for each parameter."""
+    """Return the bytes of all gradients, four for each parameter."""
     hidden = shape.get("hidden", 64)
     between = hidden * (hidden + 1) if "hidden" in shape else 0
     return 4 * (hidden * (FEATURES + 1) + between + CLASSES * (hidden + 1))
 
 
 def layout_step(layout: str, repeat: int) -> str:
-    """Both models on one layout; an unnamed case warms up."""
+    """Write the line for both models on one layout; an unnamed case warms up."""
     cases: list[dict[str, Any]] = [
         {"name": f"{layout}: {model}", "repeat": repeat, "program": "srun_ddp.py", "batch": BATCH, **shape}
         for model, shape in SHAPES.items()
@@ -50,16 +50,15 @@ def layout_step(layout: str, repeat: int) -> str:
 
 
 def main() -> None:
-    """Measures and writes the file."""
+    """Measure and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--slurm", default="22.05")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
 
-    cluster.down(CLUSTER)
     wanted = cluster.Specification(name=CLUSTER, slurm=options.slurm, nodes=2, link=LINK)
-    state = cluster.up(wanted, say=print)
+    state = boot(wanted)
     try:
         steps = [layout_step(layout, repeat) for repeat in range(options.repeats) for layout in LAYOUTS]
         samples = run(state, steps, nodes=2, tasks=2, repeats=options.repeats, timeout=900)

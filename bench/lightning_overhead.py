@@ -15,12 +15,12 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from lightning_job import Samples, run, step
-from typed import typed
+from helpers.clusters import boot
+from helpers.lightning_job import Samples, run, step
+from helpers.typed import typed
 
 from srunbook import cluster
-from srunbook.formats import Configuration, Measurement, write_measurement
-from srunbook.scaling import median_interval
+from srunbook.measurements import Configuration, Measurement, median_interval, write_measurement
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "lightning"
@@ -65,7 +65,7 @@ ONCE = ("plain", "all off", "all on")
 
 
 def launcher_steps(repeat: int) -> list[str]:
-    """Each launcher once, as a step of its own."""
+    """Write the lines that start each launcher once, as a step of its own."""
     return [
         step(launcher, [{"name": name, "repeat": repeat, "program": program, **SMALL}])
         for name, (launcher, program) in LAUNCHERS.items()
@@ -73,7 +73,7 @@ def launcher_steps(repeat: int) -> list[str]:
 
 
 def switch_step(repeat: int) -> str:
-    """Plain DDP and Lightning in turn, in one pair of processes; an unnamed case warms up."""
+    """Write the line for plain DDP and Lightning in turn, in one pair of processes; an unnamed case warms up."""
     cases: list[dict[str, Any]] = []
     for size, shape in SIZES.items():
         for name, trainer in SWITCHES.items():
@@ -88,7 +88,7 @@ def switch_step(repeat: int) -> str:
 
 
 def lines_of(program: str) -> tuple[int, int]:
-    """Lines of a program, and how many of them are not in that of one process."""
+    """Count the lines of a program, and those that are not in the program of one process."""
     lines = (EXAMPLES / program).read_text(encoding="utf-8").splitlines()
     base = (EXAMPLES / "one_process.py").read_text(encoding="utf-8").splitlines()
     added = [line for line in difflib.ndiff(base, lines) if line.startswith("+ ") and line[2:].strip()]
@@ -96,7 +96,7 @@ def lines_of(program: str) -> tuple[int, int]:
 
 
 def paired(values: list[float], base: list[float], *, percent: bool = False) -> list[float]:
-    """What each repeat takes more than another that ran beside it."""
+    """Return what each repeat takes more than another that ran beside it."""
     return [
         round(100 * (value / other - 1) if percent else value - other, 6)
         for value, other in zip(values, base, strict=True)
@@ -104,7 +104,7 @@ def paired(values: list[float], base: list[float], *, percent: bool = False) -> 
 
 
 def launchers(samples: Samples) -> list[Configuration]:
-    """The four programs, and what each takes more than srun's."""
+    """Measure the four programs, and what each takes more than srun's."""
     base = samples["srun"]
     found = []
     for name, (_, program) in LAUNCHERS.items():
@@ -119,7 +119,7 @@ def launchers(samples: Samples) -> list[Configuration]:
 
 
 def switches(samples: Samples) -> list[Configuration]:
-    """Lightning with its switches, and what it takes more than plain DDP in the same processes."""
+    """Measure Lightning with its switches, and what it takes more than plain DDP in the same processes."""
     found = []
     for size in SIZES:
         base = samples[f"{size}: plain"]["step_ms"]
@@ -134,15 +134,14 @@ def switches(samples: Samples) -> list[Configuration]:
 
 
 def main() -> None:
-    """Measures, and writes both files."""
+    """Measure, and write both files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--slurm", default="22.05")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of both files")
     options = parser.parse_args()
 
-    cluster.down(CLUSTER)
-    state = cluster.up(cluster.Specification(name=CLUSTER, slurm=options.slurm, nodes=1), say=print)
+    state = boot(cluster.Specification(name=CLUSTER, slurm=options.slurm, nodes=1))
     try:
         rounds = [[*launcher_steps(repeat), switch_step(repeat)] for repeat in range(options.repeats)]
         turned = [lines[number % 5 :] + lines[: number % 5] for number, lines in enumerate(rounds)]

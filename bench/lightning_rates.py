@@ -12,23 +12,19 @@ import argparse
 import importlib.metadata
 import logging
 import math
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from typed import typed
+from helpers.example import example
+from helpers.typed import typed
 
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "examples" / "lightning"))
-
-import train  # noqa: E402 - from examples/lightning
-
-RESULT = ROOT / "bench" / "results" / "lightning_rates.json"
+train = example("lightning/train.py")
+RESULT = Path(__file__).resolve().parent / "results" / "lightning_rates.json"
 RATES = (0.01, 0.1)
 """For a batch of 32."""
 
@@ -50,13 +46,13 @@ class Curve(lightning.Callback):
         self.accuracy: list[float] = []
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, _: Any) -> None:
-        """Notes the loss of the training and the accuracy of the validation."""
+        """Note the loss of the training and the accuracy of the validation."""
         self.train_loss.append(float(trainer.callback_metrics["train_loss"]))
         self.accuracy.append(100 * float(trainer.callback_metrics["val_accuracy"]))
 
 
 def curve(batch: int, rate: float, warm_up: int, epochs: int, seed: int) -> Curve:
-    """Trains once; the points stay, and the seed decides the first parameters and the order of the samples."""
+    """Train once; the points stay, and the seed decides the first parameters and the order of the samples."""
     lightning.seed_everything(seed, verbose=False)
     noted = Curve()
     trainer = lightning.Trainer(
@@ -75,7 +71,7 @@ def curve(batch: int, rate: float, warm_up: int, epochs: int, seed: int) -> Curv
 
 
 def main() -> None:
-    """Trains all cases and writes the file: one configuration for each epoch, one sample for each seed."""
+    """Train all cases and writes the file: one configuration for each epoch, one sample for each seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=10)

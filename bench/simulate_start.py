@@ -9,18 +9,18 @@ import argparse
 import time
 from pathlib import Path
 
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
 from srunbook import simulate
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 LAYOUTS = {"1 process": (1, 1), "2 nodes, 1 process each": (2, 1), "2 nodes, 2 processes each": (2, 2)}
 RESULT = Path(__file__).parent / "results" / "simulate_start.json"
 
 
 def milliseconds(nodes: int, ntasks_per_node: int) -> float:
-    """Wall time of a simulation of `true`, in milliseconds."""
+    """Measure the wall time of a simulation of `true`, in milliseconds."""
     start = time.perf_counter()
     result = simulate.run(["true"], nodes=nodes, ntasks_per_node=ntasks_per_node)
     wall = (time.perf_counter() - start) * 1000
@@ -30,7 +30,7 @@ def milliseconds(nodes: int, ntasks_per_node: int) -> float:
 
 
 def main() -> None:
-    """Takes the samples of all layouts in turn."""
+    """Take the samples of all layouts in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--output", type=Path, default=RESULT)

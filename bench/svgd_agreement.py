@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
-import sys
+import site
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import svgd_peers
-from svgd_loop import normal
-from typed import typed
+from helpers.svgd_loop import normal
+from helpers.typed import typed
+from ranks import svgd_peers
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 from srunbook.svgd import SVGD
 
 RESULT = Path(__file__).parent / "results" / "svgd_agreement.json"
@@ -36,7 +36,7 @@ REST, EVERY, COUNT = 1500, 50, 10
 
 
 def ours() -> list[float]:
-    """Variances of our particles, which go on from what they were."""
+    """Return the variances of our particles, which go on from what they were."""
     sampler = SVGD(lambda x: -0.5 * jnp.sum(x**2), optimizer=optax.adam(0.05))
     key, particles, found = jax.random.key(0), normal(N, D), []
     for steps in (REST, *[EVERY] * (COUNT - 1)):
@@ -46,7 +46,7 @@ def ours() -> list[float]:
 
 
 def theirs(package: str) -> list[float]:
-    """Variances of a package's particles."""
+    """Return the variances of a package's particles."""
     step, state = svgd_peers.STEPS[package](N, D)
     call = step if package == "phasic" else jax.jit(step)
     found = []
@@ -58,17 +58,17 @@ def theirs(package: str) -> list[float]:
 
 
 def _particles(state: Any) -> Any:
-    """The particles of a state: its first array of that shape; those of the optimizer come after it."""
+    """Return the particles of a state: its first array of that shape; those of the optimizer come after it."""
     return next(leaf for leaf in jax.tree.leaves(state) if getattr(leaf, "shape", None) == (N, D))
 
 
 def main() -> None:
-    """Lets each package come to rest."""
+    """Let each package come to rest."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=Path, required=True, metavar="FOLDER", help="where the packages are installed")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
-    sys.path.append(str(options.peers.resolve()))
+    site.addsitedir(str(options.peers.resolve()))
     found = {"srunbook": ours(), **{package: theirs(package) for package in svgd_peers.STEPS}}
     rows = [
         Configuration(package, {"package": package}, {"variance": [round(one, 5) for one in variances]})

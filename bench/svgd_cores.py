@@ -22,10 +22,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "results" / "svgd_cores.json"
@@ -35,9 +35,9 @@ FAR = 150
 
 
 def worker(library: str, seconds: float) -> None:
-    """Takes pairs of samples: how far apart the CPUs are, before and after a step, and the step."""
+    """Take pairs of samples: how far apart the CPUs are, before and after a step, and the step."""
     import jax.numpy as jnp
-    from svgd_loop import Loop, normal
+    from helpers.svgd_loop import Loop, normal
 
     from srunbook.svgd import SVGD
 
@@ -55,7 +55,7 @@ def worker(library: str, seconds: float) -> None:
 
 
 def main() -> None:
-    """Starts workers with one device of two threads and with two devices, in turn."""
+    """Start workers with one device of two threads and with two devices, in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each worker (default: %(default)s)")
@@ -70,7 +70,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         library = str(Path(folder) / "distance.so")
         subprocess.run(
-            ["cc", "-O2", "-shared", "-fPIC", "-pthread", "-o", library, str(HERE / "core_distance.c")], check=True
+            ["cc", "-O2", "-shared", "-fPIC", "-pthread", "-o", library, str(HERE / "helpers" / "core_distance.c")],
+            check=True,
         )
         for number in range(2 * options.rounds):
             devices = 1 + number % 2

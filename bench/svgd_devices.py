@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
 from srunbook import simulate
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 
 RESULT = Path(__file__).parent / "results" / "svgd_devices.json"
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 16), (2, 1), (2, 2), (2, 8), (2, 32), (4, 1), (4, 4), (4, 16))
@@ -37,7 +37,7 @@ COSTLY = {"n": 1024, "d": 8, "rows": 50}
 
 
 def sockets() -> tuple[int, int]:
-    """How many TCP connections this process has, and how many sockets in all."""
+    """Count the TCP connections of this process, and all its sockets."""
     own = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -55,7 +55,7 @@ def sockets() -> tuple[int, int]:
 
 
 def worker(files: int) -> None:
-    """One process: starts JAX, makes steps, and prints what it saw."""
+    """Start JAX in one process, make steps, and print what it saw."""
     if files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     import jax
@@ -66,7 +66,7 @@ def worker(files: int) -> None:
     info = initialize_distributed()
     known = time.monotonic()
     import jax.numpy as jnp
-    from svgd_loop import Loop, coalescent, normal, peak_mebibytes
+    from helpers.svgd_loop import Loop, coalescent, normal, peak_mebibytes
 
     from srunbook.svgd import SVGD
 
@@ -87,7 +87,7 @@ def worker(files: int) -> None:
 
 
 def run(processes: int, devices: int, files: int = 0) -> simulate.Result:
-    """Runs a layout, where each process may open so many files, or as many as this one."""
+    """Run a layout, where each process may open so many files, or as many as this one."""
     return simulate.run(
         [sys.executable, "-W", "ignore", __file__, "--worker", str(files)],
         nodes=processes,
@@ -97,7 +97,7 @@ def run(processes: int, devices: int, files: int = 0) -> simulate.Result:
 
 
 def sample(processes: int, devices: int) -> dict[str, float]:
-    """One run of a layout: of all processes the largest figure."""
+    """Run a layout once; return the largest figure of all processes."""
     result = run(processes, devices)
     ranks = [json.loads(text) for text in re.findall(r"found (\{.*\})", result.output)]
     if result.returncode != 0 or len(ranks) != processes:
@@ -108,12 +108,12 @@ def sample(processes: int, devices: int) -> dict[str, float]:
 
 
 def outcome(result: simulate.Result) -> str:
-    """How a run ended, in words."""
+    """Say how a run ended."""
     return "hangs" if result.timed_out else "runs" if result.returncode == 0 else "ends with an error"
 
 
 def main() -> None:
-    """Takes the samples of all layouts in turn."""
+    """Take the samples of all layouts in turn."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--most", type=int, default=64, help="devices in all (default: %(default)s)")

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 from srunbook.svgd import SVGD, DimensionWarning
 
 RESULTS = Path(__file__).parent / "results"
@@ -32,12 +32,12 @@ DRAWS = 10
 
 
 def standard_normal(x: Any) -> Any:
-    """The target."""
+    """Return the log density of the target."""
     return -0.5 * jnp.sum(x**2)
 
 
 def scaled_median(times: float, n: int) -> Callable[[Any], Any]:
-    """The default bandwidth times a factor."""
+    """Return the default bandwidth times a factor."""
     first, second = np.triu_indices(n, 1)
 
     def bandwidth(x: Any) -> Any:
@@ -47,7 +47,7 @@ def scaled_median(times: float, n: int) -> Callable[[Any], Any]:
 
 
 def settled(n: int, d: int, steps: int, bandwidth: Any = "median") -> dict[str, list[float]]:
-    """Variances along all axes and discrepancy of particles at rest, and discrepancies of as many exact draws."""
+    """Return variances along all axes and discrepancy of particles at rest, and of as many exact draws the latter."""
     start = np.random.default_rng([n, d]).normal(size=(n, d)).astype(np.float32)
     optimizer = optax.adam(optax.cosine_decay_schedule(0.1, steps))
     sampler = SVGD(standard_normal, optimizer=optimizer, bandwidth=bandwidth)
@@ -63,7 +63,7 @@ def settled(n: int, d: int, steps: int, bandwidth: Any = "median") -> dict[str, 
 
 
 def main() -> None:
-    """Takes the samples."""
+    """Take the samples."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--particles", type=int, nargs="+", default=[100, 200, 400, 800])
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,20 @@ import jax
 import numpy as np
 import optax
 import sklearn
-from typed import typed
+from helpers.example import example
+from helpers.typed import typed
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
 from srunbook.svgd import SVGD
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "svgd"))
-
-import logistic_regression as model
-
+model = example("svgd/logistic_regression.py")
 RESULT = Path(__file__).parent / "results" / "svgd_nuts.json"
 CHAINS = 4
 
 
 def nuts(train: Any, seed: int, warm_up: int, draws: int) -> tuple[Any, int]:
-    """Draws of all chains, shape (chains, draws, 32), and how many of them diverged."""
+    """Draw of all chains, shape (chains, draws, 32), and how many of them diverged."""
 
     def log_density(x: Any) -> Any:
         return model.log_prior(x) + model.log_likelihood(x, train)
@@ -58,7 +55,7 @@ def nuts(train: Any, seed: int, warm_up: int, draws: int) -> tuple[Any, int]:
 
 
 def svgd(train: Any, n: int, steps: int) -> tuple[np.ndarray, float]:
-    """Particles at rest, and how long their last direction is beside the first."""
+    """Bring particles to rest; return them, and how long their last direction is beside the first."""
     optimizer = optax.adam(optax.cosine_decay_schedule(0.05, steps))
     sampler = SVGD(
         model.log_prior,
@@ -72,7 +69,7 @@ def svgd(train: Any, n: int, steps: int) -> tuple[np.ndarray, float]:
 
 
 def summary(draws: np.ndarray, test: Any) -> dict[str, list[float]]:
-    """Mean and standard deviation of each parameter, and how well the test rows are predicted."""
+    """Return the mean and standard deviation of each parameter, and how well the test rows are predicted."""
     right, score = model.predict(draws, test)
     return {
         "mean": [round(float(value), 5) for value in draws.mean(axis=0)],
@@ -83,7 +80,7 @@ def summary(draws: np.ndarray, test: Any) -> dict[str, list[float]]:
 
 
 def beside(found: dict[str, list[float]], nuts: dict[str, list[float]]) -> dict[str, list[float]]:
-    """How far each mean is from that of NUTS, in its standard deviations, and the ratio of standard deviations."""
+    """Compare with NUTS: how far each mean is off, in standard deviations, and the ratio of standard deviations."""
     means, deviations = np.array(found["mean"]), np.array(found["sd"])
     of_nuts = np.array(nuts["sd"])
     return {
@@ -93,7 +90,7 @@ def beside(found: dict[str, list[float]], nuts: dict[str, list[float]]) -> dict[
 
 
 def main() -> None:
-    """Runs NUTS twice, and SVGD with several numbers of particles."""
+    """Run NUTS twice, and SVGD with several numbers of particles."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--warm-up", type=int, default=1000)
     parser.add_argument("--draws", type=int, default=1000, help="of each of the 4 chains")

@@ -13,10 +13,11 @@ import os
 import statistics
 from pathlib import Path
 
+from helpers.clusters import boot
 from svgd_scaling import ROWS, SETTINGS, job, slowest, write
 
 from srunbook import cluster
-from srunbook.formats import Configuration
+from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).resolve().parent / "results" / "svgd_per_device.json"
 SETTING = SETTINGS[0]
@@ -25,7 +26,7 @@ ON_EACH = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 def main() -> None:
-    """Measures all counts in turn, and writes the file."""
+    """Measure all counts in turn, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--slurm", default="22.05")
@@ -33,10 +34,8 @@ def main() -> None:
     options = parser.parse_args()
     load = round(os.getloadavg()[0], 2)
     name = "bench-per-device"
-    cluster.down(name)
-    state = cluster.up(
-        cluster.Specification(name=name, slurm=options.slurm, nodes=2, cpu_quota=SETTING.quota, link=SETTING.link),
-        say=print,
+    state = boot(
+        cluster.Specification(name=name, slurm=options.slurm, nodes=2, cpu_quota=SETTING.quota, link=SETTING.link)
     )
     samples: dict[int, dict[str, list[float]]] = {m: {} for m in ON_EACH}
     particles = [str(2 * m) for m in ON_EACH]

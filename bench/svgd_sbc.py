@@ -24,11 +24,12 @@ import numpy as np
 import optax
 import scipy
 import scipy.stats
-from typed import typed
+from helpers.typed import typed
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, write_measurement
-from srunbook.svgd import SVGD, phase_type
+from srunbook import phase_type
+from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.svgd import SVGD
 
 RESULT = Path(__file__).parent / "results" / "svgd_sbc.json"
 BINS = 20
@@ -58,7 +59,7 @@ class Model:
 
 
 def erlang() -> Model:
-    """The rate of Erlang times of shape 2, 5 of them, with a gamma prior: a gamma posterior."""
+    """Return the rate of Erlang times of shape 2, 5 of them, with a gamma prior: a gamma posterior."""
     shape, times, a, b = 2, 5, 4.0, 2.0
 
     def data(random: np.random.Generator, x: np.ndarray) -> np.ndarray:
@@ -79,7 +80,7 @@ def erlang() -> Model:
 
 
 def means(d: int) -> Model:
-    """Means of d normal distributions, one value of each: a normal posterior with variance 1/2."""
+    """Return the means of d normal distributions, one value of each: a normal posterior with variance 1/2."""
     return Model(
         f"normal means, d={d}",
         d,
@@ -92,7 +93,7 @@ def means(d: int) -> Model:
 
 
 def replicates(model: Model, options: argparse.Namespace) -> list[Configuration]:
-    """All replicates of a model; where it has a closed form, its exact draws come as a control."""
+    """Return all replicates of a model; where it has a closed form, its exact draws come as a control."""
     steps = optax.adam(optax.cosine_decay_schedule(0.1, options.steps))
     ranks: dict[str, list[int]] = {"rank": [], "exact": []}
     ratios, rest = [], []
@@ -104,7 +105,7 @@ def replicates(model: Model, options: argparse.Namespace) -> list[Configuration]
         start = model.prior(random, options.particles).astype(np.float32)
         if sampler is None:
             sampler = SVGD(model.log_prior, log_likelihood=model.log_likelihood, data=data, optimizer=steps)
-        sampler._data = data  # of the same shape: nothing is compiled again
+        sampler.data = data  # of the same shape: nothing is compiled again
         result = sampler.run(jax.random.key(number), options.particles, options.steps, start)
         found = result.particles[:, 0]
         ranks["rank"].append(int((found < truth[0]).sum()))
@@ -126,7 +127,7 @@ def replicates(model: Model, options: argparse.Namespace) -> list[Configuration]
 
 
 def calibration(ranks: list[int], particles: int) -> dict[str, list[float]]:
-    """Ranks, and what they say: how often the middle half and 90 % hold the truth, and whether they are uniform."""
+    """Return ranks, and from them how often the middle half and 90 % hold the truth, and whether they are uniform."""
     array = np.array(ranks)
     possible = np.arange(particles + 1)
     found, expected = (np.bincount(values * BINS // (particles + 1), minlength=BINS) for values in (array, possible))
@@ -134,7 +135,7 @@ def calibration(ranks: list[int], particles: int) -> dict[str, list[float]]:
     statistic, p = scipy.stats.chisquare(found, expected)
 
     def coverage(share: float) -> float:
-        """Ranks of the middle, corrected for those that there are: 201 do not divide evenly."""
+        """Return the ranks of the middle, corrected for those that there are: 201 do not divide evenly."""
         inside = np.abs(possible - particles / 2) <= share * (particles + 1) / 2
         return round(100 * float(inside[array].mean()) * share / float(inside.mean()), 2)
 
@@ -148,7 +149,7 @@ def calibration(ranks: list[int], particles: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Takes all replicates, model after model."""
+    """Take all replicates, model after model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--particles", type=int, default=200)
     parser.add_argument("--replicates", type=int, default=300)

@@ -23,12 +23,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from typed import typed
+from helpers.clusters import boot
+from helpers.typed import typed
 
 import srunbook
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.formats import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
 
 RESULT = Path(__file__).resolve().parent / "results" / "svgd_scaling.json"
 D, WIDTH = 8, 4
@@ -100,19 +101,19 @@ class Constants:
     beta_s: float
 
     def step(self, n: int, nodes: int) -> float:
-        """Seconds of a step."""
+        """Return the seconds of a step."""
         m = n / nodes
         pairs, messages = m * n * self.pair_s, self.alpha_s * math.log2(nodes)
         return m * self.score_s + pairs + messages + self.beta_s * received(n, nodes)
 
 
 def received(n: int, nodes: int) -> float:
-    """Bytes that a node receives in a step."""
+    """Return the bytes that a node receives in a step."""
     return (1 - 1 / nodes) * n * 2 * D * WIDTH
 
 
 def doubts(setting: Setting, constants: Constants, nodes: int, n: int) -> str:
-    """What speaks against a prediction, from what is known before the run; "yes", trust it, where nothing does."""
+    """Say what speaks against a prediction, from what is known before the run, or "yes", trust it."""
     cpus, predicted = len(os.sched_getaffinity(0)), constants.step(n, nodes)
     found = []
     if nodes * setting.quota > MOST_CPUS * cpus:
@@ -129,13 +130,14 @@ def doubts(setting: Setting, constants: Constants, nodes: int, n: int) -> str:
 
 
 def job(state: State, nodes: int, *options: str) -> list[dict[str, float]]:
-    """One job: what each rank measured."""
+    """Run one job; return what each rank measured."""
     names = ",".join(f"node{n}" for n in range(1, nodes + 1))
     step = ["srun", f"--nodes={nodes}", "-w", names, "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    program = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/svgd_step.py", *options]
-    cache = ["JAX_COMPILATION_CACHE_DIR=/home/alice/compiled", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"]
+    program = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/ranks/svgd_step.py", *options]
+    environ = ["JAX_COMPILATION_CACHE_DIR=/home/alice/compiled", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"]
+    environ += ["PYTHONPATH=/opt/srunbook/bench"]
     begin = time.monotonic()
-    result = cluster.capture(state, [*step, "--export=ALL," + ",".join(cache), *program], timeout=300)
+    result = cluster.capture(state, [*step, "--export=ALL," + ",".join(environ), *program], timeout=300)
     ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
     if result.returncode != 0 or len(ranks) != nodes:
         raise SystemExit(f"{' '.join(program)}: status {result.returncode}\n{result.stdout}{result.stderr}")
@@ -144,12 +146,12 @@ def job(state: State, nodes: int, *options: str) -> list[dict[str, float]]:
 
 
 def slowest(ranks: list[dict[str, float]]) -> dict[str, float]:
-    """The largest sample of all ranks, for each quantity."""
+    """Return the largest sample of all ranks, for each quantity."""
     return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
 
 
 def fit(state: State, rounds: int) -> tuple[Constants, dict[str, list[float]]]:
-    """The constants, from jobs that measure the parts of a step; and the samples."""
+    """Return the constants, from jobs that measure the parts of a step; and the samples."""
     alone = ["--parts", f"--rows={ROWS}", "--score-particles", *map(str, FITTED_SCORES)]
     alone += ["--kernel-particles", *map(str, FITTED_KERNELS)]
     sizes = [65536, 262144, 524288]
@@ -176,7 +178,7 @@ def fit(state: State, rounds: int) -> tuple[Constants, dict[str, list[float]]]:
 
 
 def fitted(setting: Setting, constants: Constants, samples: dict[str, list[float]]) -> Configuration:
-    """What was fitted on a cluster, also in units for people."""
+    """Return what was fitted on a cluster, also in units for people."""
     parameters = {"link": setting.link, "cluster_nodes": setting.nodes, "quota": setting.quota}
     people = {
         "score_us": [round(1e6 * constants.score_s, 3)],
@@ -190,13 +192,12 @@ def fitted(setting: Setting, constants: Constants, samples: dict[str, list[float
 
 
 def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, list[Configuration]]:
-    """Fits, predicts and measures on one cluster."""
+    """Fit, predict and measure on one cluster."""
     name = f"bench-{setting.link}"
-    cluster.down(name)
     wanted = cluster.Specification(
         name=name, slurm=slurm, nodes=setting.nodes, cpu_quota=setting.quota, link=setting.link
     )
-    state = cluster.up(wanted, say=print)
+    state = boot(wanted)
     try:
         constants, samples = fit(state, fits)
         made = fitted(setting, constants, samples)
@@ -244,12 +245,12 @@ def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, lis
 
 
 def place(row: Configuration) -> tuple[Any, ...]:
-    """The cluster that a row was measured on."""
+    """Return the cluster that a row was measured on."""
     return tuple(row.parameters[name] for name in ("link", "cluster_nodes", "quota"))
 
 
 def write(path: Path, rows: list[Configuration], slurm: str, **parameters: object) -> None:
-    """Writes a result with what all runs of the model on this cluster share."""
+    """Write a result with what all runs of the model on this cluster share."""
     measurement = Measurement.taken_now(
         typed(),
         rows,
@@ -268,7 +269,7 @@ def write(path: Path, rows: list[Configuration], slurm: str, **parameters: objec
 
 
 def main() -> None:
-    """Measures all settings, and writes the files."""
+    """Measure all settings, and writes the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, help="in place of those of each setting")
     parser.add_argument("--fits", type=int, default=2, help="pairs of jobs from which the constants are fitted")

@@ -26,13 +26,13 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # one device that uses all co
 import jax
 import jax.numpy as jnp
 import optax
+from helpers.svgd_loop import Loop, normal, peak_mebibytes, timed
+from helpers.typed import typed
 from jax import lax
-from svgd_loop import Loop, normal, peak_mebibytes, timed
-from svgd_peers import ANSWER, MEMORY
-from typed import typed
+from ranks.svgd_peers import ANSWER, MEMORY
 
 import srunbook
-from srunbook.formats import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
 from srunbook.svgd import SVGD
 
 HERE = Path(__file__).resolve().parent
@@ -50,19 +50,19 @@ MANY = (65536, 8)
 
 
 def standard_normal(x: Any) -> Any:
-    """The target: its score costs next to nothing, so the step is the kernel."""
+    """Return the log density of the target, whose score costs next to nothing: the step is the kernel."""
     return -0.5 * jnp.sum(x**2)
 
 
 def exponentials(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:  # noqa: ARG001 - as the products
-    """The exponentials of so many blocks: in a compiled loop, as a step has them."""
+    """Compute the exponentials of so many blocks in a compiled loop, as a step does."""
     start = jnp.full((rows, n), 0.5)
     call = jax.jit(lambda x: lax.fori_loop(0, blocks, lambda _, y: jnp.exp(-y), x))
     return lambda: call(start)
 
 
 def products_in(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
-    """The products that give the exponents."""
+    """Compute the products that give the exponents."""
     left, right = normal(rows, d + 2), normal(d + 2, n)
 
     def once(_: int, carry: Any) -> Any:
@@ -75,7 +75,7 @@ def products_in(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
 
 
 def products_out(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
-    """The products that sum with the kernel as weights."""
+    """Compute the products that sum with the kernel as weights."""
     summed, kernel = normal(d + 1, rows), normal(rows, n)
 
     def once(_: int, carry: Any) -> Any:
@@ -107,7 +107,7 @@ class Peer:
         self._answers: queue.Queue[str] = queue.Queue()
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """The answer to a request, or None where it did not come in time; then the process is gone."""
+        """Ask and return the answer, or None where it did not come in time; then the process is gone."""
         if self._process is None:
             self._start()
         process = self._process
@@ -128,7 +128,7 @@ class Peer:
 
     def _start(self) -> None:
         environ = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{self.folder}"}
-        command = [sys.executable, "-W", "ignore", str(HERE / "svgd_peers.py")]
+        command = [sys.executable, "-W", "ignore", str(HERE / "ranks" / "svgd_peers.py")]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
         self._process, self._answers = process, queue.Queue()
         self._listener = threading.Thread(target=self._listen, args=(process, self._answers), daemon=True)
@@ -144,7 +144,7 @@ class Peer:
         answers.put("")
 
     def end(self) -> None:
-        """Ends the process."""
+        """End the process."""
         if self._process is None or self._listener is None:
             return
         self._process.kill()
@@ -172,7 +172,7 @@ class Trial:
         self.limit = self._prepared(earlier, late=late)
 
     def _prepared(self, earlier: dict[int, float], *, late: bool) -> str:
-        """Compiles; returns the limit that the package has hit, or nothing."""
+        """Compile; return the limit that the package has hit, or an empty text."""
         n, d = self.case.n, self.case.d
         if earlier:
             fewer = max(earlier)
@@ -193,7 +193,7 @@ class Trial:
         return ""
 
     def take(self, repeats: int) -> None:
-        """Takes a sample, if one is still wanted."""
+        """Take a sample, if one is still wanted."""
         if self.wanted == 0:
             return
         first = self.wanted < 0
@@ -238,7 +238,7 @@ class Case:
         self.parts = {name: part(rows, n, d, -(-n // rows) * self.steps) for name, part in PARTS.items()}
 
     def sample(self) -> dict[str, float]:
-        """One sample of our step and of its floor, one right after the other."""
+        """Time our step and its floor once each, one right after the other."""
         found = {}
         for name, loop in self.loops.items():
             times: list[float] = []
@@ -255,7 +255,7 @@ class Case:
 def measured(
     case: Case, peers: list[Peer], earlier: dict[tuple[str, int], dict[int, float]], repeats: int, end: float
 ) -> Configuration:
-    """One row: samples of ours, of the floor and of each package, in turn."""
+    """Measure one row: samples of ours, of the floor and of each package, in turn."""
     trials = []
     for peer in peers:
         known = earlier.setdefault((peer.package, case.d), {})
@@ -281,7 +281,7 @@ def measured(
 
 
 def memory(n: int, d: int) -> dict[str, float]:
-    """Peak memory and time of a run, in this process, which has done nothing else."""
+    """Measure peak memory and time of a run in this process, which has done nothing else."""
     before = peak_mebibytes()
     result = SVGD(standard_normal, dim=d, optimizer=optax.adam(0.05)).run(jax.random.key(0), n, 2)
     peak = peak_mebibytes()
@@ -290,7 +290,7 @@ def memory(n: int, d: int) -> dict[str, float]:
 
 
 def memories(repeats: int, n: int, d: int) -> Configuration:
-    """The same, each time in a process of its own."""
+    """Measure memory several times, each time in a process of its own."""
     samples: dict[str, list[float]] = {}
     for _ in range(repeats):
         command = [sys.executable, __file__, "--memory", str(n), str(d)]
@@ -301,21 +301,21 @@ def memories(repeats: int, n: int, d: int) -> Configuration:
 
 
 def say(configuration: Configuration) -> None:
-    """Prints the medians of a row."""
+    """Print the medians of a row."""
     figures = [f"{quantity} {configuration.median(quantity):.4g}" for quantity in configuration.samples]
     others = [f"{name}: {configuration.parameters[name]}" for name in PACKAGES if name in configuration.parameters]
     print(f"{configuration.name:14}  {'  '.join(figures)}  ({'; '.join(others)})", flush=True)
 
 
 def with_origin(before: Measurement) -> list[Configuration]:
-    """The rows of an earlier result, each with where it comes from."""
+    """Return the rows of an earlier result, each with where it comes from."""
     origin = {name: getattr(before, name) for name in ("command", "commit", "date")}
     origin["load_before"] = before.parameters["load_before"]
     return [replace(row, parameters={**origin, **row.parameters}) for row in before.configurations]
 
 
 def main() -> None:
-    """Measures row by row, from few particles to many."""
+    """Measure row by row, from few particles to many."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--particles", type=int, nargs="+", default=[256, 1024, 4096, 16384])
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 8, 64])

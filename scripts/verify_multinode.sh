@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Proves that a run of ddp_2node_cpu.sbatch did what it should.
-# Give the number of the job, or its folder of results; without either, the newest folder is taken:
+# Prove that a run of ddp_2node_cpu.sbatch did what it should.
+# Give the number of the job, or its folder of results; without either, this takes the newest folder:
 #     scripts/verify_multinode.sh 17
 #     scripts/verify_multinode.sh results/ddp_cpu_17
 #     scripts/verify_multinode.sh
-# All options of `srunbook verify` may stand before it, such as --json.
+# Options of `srunbook verify`, such as --json, come first.
 set -euo pipefail
 
 VENV="${VENV:-$HOME/torch-env}" # EDIT: where srunbook is installed, unless it is on PATH

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-import ast
-import hashlib
-import importlib.metadata
-import os
-import platform
-import re
-import shlex
-import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from greetings import without_greetings
+from support import hypothesis_profiles
+from support.published import boot, cluster_name
+from support.reader import Reader
 
-from srunbook import cluster, simulate
+from srunbook import cluster
 from srunbook.cluster import Specification, State
-from srunbook.formats import FormatError, Mask, Recording, compare, read_recording, recording_path, write_recording
 
-ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
-
-NOISE = re.compile(r"^(\[\d\] )?\s*(@ +0x|\*\*\*|RPC: /xla\.coordination|$)")
-"""Lines that come or stay away by chance: stack traces of C++, XLA's last call, nothing."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options of all tiers."""
+    """Add the options of all tiers."""
     parser.addoption(
         "--record", action="store_true", help="write what a run printed beside its program, in place of comparing it"
     )
@@ -47,38 +30,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the longer forms")
 
 
-def pytest_configure() -> None:
-    """Lets programs that tests start hear signals, also where these tests run in the background or under nohup."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark `full` known; let programs that tests start hear signals, also where these run under nohup."""
+    config.addinivalue_line("markers", "full: a repetition, a further layout or size; only `--full` runs it")
+    hypothesis_profiles.load(full=config.getoption("--full"))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `--full` runs."""
+    if config.getoption("--full"):
+        return
+    longer = [item for item in items if item.get_closest_marker("full")]
+    if longer:
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=longer)
+
+
 def generations(config: pytest.Config) -> list[str]:
-    """The generations that the tests of the cluster run on."""
+    """Return the generations that the tests of the cluster run on."""
     chosen = config.getoption("--slurm")
     return list(cluster.GENERATIONS) if chosen == "all" else [chosen]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs a test on every chosen generation, one after the other."""
+    """Run a test on every chosen generation, one after the other."""
     if "slurm" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
         metafunc.parametrize("generation", generations(metafunc.config), scope="session")
 
 
 @pytest.fixture(scope="session")
 def slurm(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
-    """A cluster of four nodes."""
-    name = f"{pytestconfig.getoption('--cluster')}-{generation.replace('.', '-')}"
+    """Boot a cluster of four nodes."""
+    name = cluster_name(pytestconfig, generation)
     cluster.down(name)
-    state = cluster.up(Specification(name=name, slurm=generation), say=print)
+    state = boot(Specification(name=name, slurm=generation))
     yield state
     cluster.down(name)
 
 
 @pytest.fixture
 def as_user(slurm: State) -> Callable[..., str]:
-    """Runs a command as the ordinary user and returns what it said; it has to succeed."""
+    """Run a command as the ordinary user and return what it said; it has to succeed."""
 
     def run(*command: str, user: str = cluster.USER, timeout: float = 60) -> str:
         result = cluster.capture(slurm, command, user=user, timeout=timeout)
@@ -90,7 +85,7 @@ def as_user(slurm: State) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def until() -> Callable[[Callable[[], T], float], T]:
-    """Polls until a condition holds, for so many seconds at most, and returns what it gave."""
+    """Poll until a condition holds, for so many seconds at most, and return what it gave."""
 
     def poll(condition: Callable[[], T], seconds: float) -> T:
         deadline = time.monotonic() + seconds
@@ -104,7 +99,7 @@ def until() -> Callable[[Callable[[], T], float], T]:
 
 @pytest.fixture
 def healed(slurm: State, until: Callable[[Callable[[], object], float], object]) -> Iterator[State]:
-    """The cluster; heals after the test, and waits until all nodes are idle again."""
+    """Return the cluster; heal it after the test, and wait until all nodes are idle again."""
     yield slurm
     cluster.faults.heal(slurm)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
@@ -113,227 +108,9 @@ def healed(slurm: State, until: Callable[[Callable[[], object], float], object])
     assert cluster.running_state(slurm.specification.name).faults == []
 
 
-@dataclass(frozen=True)
-class Run:
-    """What came of a command.
-
-    Args:
-        command: The command, as a reader types it.
-        lines: What it printed, without the folders of this machine.
-        status: Its exit status.
-    """
-
-    command: str
-    lines: tuple[str, ...]
-    status: int
-
-    @property
-    def text(self) -> str:
-        """All lines in one."""
-        return "\n".join(self.lines)
-
-
-def mask_all(line: str, masks: Iterable[Mask]) -> str:
-    """A line with all masks applied."""
-    for mask in masks:
-        line = re.sub(mask.pattern, mask.replacement, line)
-    return line
-
-
-class Reader:
-    """Does what a reader does: saves one program into a folder and runs it as its docstring says.
-
-    Args:
-        folder: An empty folder.
-        record: Whether `compare` writes recordings.
-        node_id: The test, for the command that records anew.
-    """
-
-    def __init__(self, folder: Path, record: bool, node_id: str) -> None:
-        self.folder = folder
-        self.record = record
-        self.node_id = node_id
-
-    @staticmethod
-    def commands(program: Path) -> list[str]:
-        """Commands at the top of a program that need no Slurm."""
-        docstring = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
-        found = re.findall(r"^ *((?:srunbook simulate|python|torchrun) .*?) *(?:#.*)?$", docstring, re.MULTILINE)
-        return [" ".join(command.split()) for command in found]
-
-    def run(self, program: Path, command: str, beside: Iterable[Path] = ()) -> Run:
-        """Runs a command of a program's docstring in a folder that holds nothing else.
-
-        Args:
-            program: The program.
-            command: The command. The port 29400 in it stands for any that is free.
-            beside: Files that the program needs beside it.
-        """
-        for path in (program, *beside):
-            shutil.copy(path, self.folder)
-        words = [word.replace(":29400", f":{self.free_port()}") for word in shlex.split(command)]
-        start = next(place for place, word in enumerate(words) if word in ("python", "torchrun"))
-        assert program.name in words[start:]
-        launcher = ["-m", "torch.distributed.run"] if words[start] == "torchrun" else []
-        argv = [sys.executable, *launcher, *words[start + 1 :]]
-        here = Path.cwd()
-        os.chdir(self.folder)
-        try:
-            if start:
-                result = simulate.run(argv, timeout=200, **self.layout(words[2:start]))
-                output, status = result.output, result.returncode
-            else:
-                output, status = self.alone(argv)
-        finally:
-            os.chdir(here)
-        return Run(command, tuple(self.without_places(line) for line in output.splitlines()), status)
-
-    @staticmethod
-    def free_port() -> int:
-        """A port that nobody listens at."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    @staticmethod
-    def layout(options: list[str]) -> dict[str, int]:
-        """Arguments of `simulate.run` for options of `srunbook simulate`."""
-        parser = argparse.ArgumentParser()
-        for name in ("--nodes", "--ntasks-per-node", "--gpus-per-node"):
-            parser.add_argument(name, type=int, default=argparse.SUPPRESS)
-        parser.add_argument(
-            "--no-kill-on-bad-exit", dest="kill_on_bad_exit", action="store_false", default=argparse.SUPPRESS
-        )
-        return vars(parser.parse_args([option for option in options if option != "--"]))
-
-    @staticmethod
-    def alone(argv: list[str], **environ: str) -> tuple[str, int]:
-        """Runs a program as one plain process, outside of any job."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "JAX_"))}
-        result = subprocess.run(
-            argv,
-            env={**own, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return result.stdout, result.returncode
-
-    def without_places(self, line: str) -> str:
-        """A line without the folders of this machine, and with the text of a link in the place of its address."""
-        line = re.sub(r"\[(\w+)\]\(https?://[^)\s]*\)", r"\1", line)
-        line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
-        for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
-            line = line.replace(place, "")
-        return line
-
-    def compare(self, program: Path, run: Run, keep: Callable[[str], bool], masks: Iterable[Mask]) -> None:
-        """Compares a run with the recording beside the program, or writes the recording.
-
-        Args:
-            program: The program.
-            run: What it printed now.
-            keep: Which lines have to be the same, in any order, once for each time they differ.
-            masks: What may vary in them.
-        """
-        sha256 = hashlib.sha256(program.read_bytes()).hexdigest()
-        problem = self.difference(program, run, sha256, keep, masks)
-        if problem and self.record:
-            recording = Recording(
-                command=run.command,
-                where=self.where(run.command),
-                date=datetime.now(UTC).date().isoformat(),
-                source_sha256=sha256,
-                output=run.lines,
-                exit_code=run.status,
-                versions={"python": sys.version.split()[0], **self.framework(program)},
-            )
-            write_recording(recording_path(program), recording)
-            problem = self.difference(program, run, sha256, keep, masks)
-        assert not problem, f"{problem}\nIf this is as it should be: python -m pytest '{self.node_id}' --record"
-
-    @staticmethod
-    def framework(program: Path) -> dict[str, str]:
-        """Name and version of the framework that a program imports."""
-        used = re.findall(r"^import (jax|lightning|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
-        return {name: importlib.metadata.version(name) for name in used[:1]}
-
-    @classmethod
-    def difference(
-        cls, program: Path, run: Run, sha256: str, keep: Callable[[str], bool], masks: Iterable[Mask]
-    ) -> str | None:
-        """Says in what a run differs from the recording beside the program."""
-        try:
-            recording = read_recording(recording_path(program))
-        except FormatError as error:
-            return str(error)
-        if (recording.source_sha256, recording.command) != (sha256, run.command):
-            return f"the recording is of another version of {program.name}, or of another command"
-        wrong = cls.wrong_stamp(program, run, recording)
-        if wrong:
-            return wrong
-        told, said = without_greetings(recording.output), without_greetings(run.lines)
-        recorded, printed = ([line for line in lines if keep(line)] for lines in (told, said))
-        if run.status == 0:
-            difference = compare(recorded, printed, masks, ordered=False)
-            return difference or cls.never_printed(told, said, keep)
-        # Which rank fails first is chance, and with it how often a message comes and what the platform says around it.
-        once = [sorted({mask_all(line, masks) for line in lines}) for lines in (recorded, printed)]
-        return compare(*once)
-
-    @classmethod
-    def wrong_stamp(cls, program: Path, run: Run, recording: Recording) -> str | None:
-        """Says in what the stamp of a recording is not that of the run."""
-        known = {"python": platform.python_version(), **cls.framework(program)}
-        where = cls.where(run.command)
-        if recording.where != where:
-            return f"the recording says that {program.name} ran on {recording.where}: it ran as {where}"
-        if recording.exit_code != run.status:
-            return f"the recording has exit status {recording.exit_code}; the run ended with {run.status}"
-        if datetime.fromisoformat(recording.date).date() > datetime.now(UTC).date():
-            return f"the recording is of {recording.date}, which is still to come"
-        if recording.versions.keys() != known.keys():
-            return f"the recording names the versions of {[*recording.versions]}, not of {[*known]}"
-        for name, version in recording.versions.items():
-            # Any Python from 3.11 on may compare; a build of torch for CPUs is the same torch.
-            if not re.fullmatch(r"3\.\d+\.\d+", version) if name == "python" else cls.other(version, known[name]):
-                return f"the recording is of {name} {version}; installed is {known[name]}"
-        return None
-
-    @staticmethod
-    def other(version: str, installed: str) -> bool:
-        """Whether two versions differ in more than the local part of a build."""
-        return version.split("+")[0] != installed.split("+")[0]
-
-    @staticmethod
-    def where(command: str) -> str:
-        """Where a command runs: a recording on Slurm is no business of a program, only of a job script."""
-        return "simulation" if command.startswith("srunbook") else "process"
-
-    @staticmethod
-    def never_printed(recorded: Iterable[str], printed: Iterable[str], keep: Callable[[str], bool]) -> str | None:
-        """Names recorded lines outside of the comparison that the run did not print and that are no noise.
-
-        What stands on a page has to have been printed, be it essential or not. Numbers, hashes, addresses may differ.
-        """
-
-        def shape(line: str) -> str:
-            numbers = r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|\b[0-9a-f]{64}\b|[\d.:]*\d[\d.:]*|\bnode\w+"
-            numbered = re.sub(numbers, "#", line)
-            # XLA appends which kinds of errors it has seen in any order, and one of several that it ends with.
-            named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*", "", numbered)
-            return " ".join(named.split())  # the width of a column follows from its numbers
-
-        known = set(map(shape, printed))
-        unknown = [line for line in recorded if not keep(line) and not NOISE.search(line) and shape(line) not in known]
-        return "recorded, but not printed:\n" + "\n".join(unknown) if unknown else None
-
-
 @pytest.fixture
 def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
-    """Somebody who saves one program and runs it."""
+    """Return somebody who saves one program and runs it."""
     folder = tmp_path / "saved"
     folder.mkdir()
     return Reader(folder, bool(request.config.getoption("--record")), request.node.nodeid)

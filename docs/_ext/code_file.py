@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from recordings import badge
+from recorded import badge
 from repository import FileError, PageFacts, RepositoryDirective, download, language, line, root
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import parselinenos
@@ -24,7 +24,7 @@ INCLUDED = PageFacts("srunbook_included")
 
 
 def section(text: str, name: str) -> str:
-    """Cuts out what stands between the lines `# [name]` and `# [/name]`.
+    """Cut out what stands between the lines `# [name]` and `# [/name]`.
 
     Raises:
         FileError: One of the two lines is missing, or stands there more than once.
@@ -43,7 +43,7 @@ def section(text: str, name: str) -> str:
 
 
 def pyobject(path: Path, name: str) -> str:
-    """Cuts out a function or class of a Python file by its name.
+    """Cut out a function or class of a Python file by its name.
 
     Raises:
         FileError: The file has no such object.
@@ -66,7 +66,7 @@ class CodeFile(RepositoryDirective):
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Builds caption, block and badge."""
+        """Build caption, block and badge."""
         name = path.relative_to(root(self.env)).as_posix()
         text, part = path.read_text(encoding="utf-8"), ""
         if "pyobject" in self.options:
@@ -99,7 +99,7 @@ class CodeFile(RepositoryDirective):
         yield box
 
     def emphasized(self, text: str) -> list[int]:
-        """Numbers, from 1, of the lines to emphasize."""
+        """Return the numbers, from 1, of the lines to emphasize."""
         lines = text.splitlines()
         chosen = set()
         if "emphasize-text" in self.options:
@@ -115,7 +115,8 @@ class CodeFile(RepositoryDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the directive."""
+    """Register the directive."""
+    app.setup_extension("repository")
     app.add_directive("code-file", CodeFile)
     INCLUDED.connect(app)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

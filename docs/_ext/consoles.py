@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-FOLDERS = ("bench", "docs", "examples", "scripts", "slurm", "src", "tests")
-"""Folders of the repository: a command that names a file in one of them means a file that is there."""
 
-
-def wrong_command(root: Path, text: str) -> str | None:
-    """Says what is wrong with a command, as far as it can be told.
+def wrong_command(text: str, root: Path, folders: Sequence[str], commands: Mapping[str, str]) -> str | None:
+    """Say what is wrong with a command, as far as it can be told.
 
     Args:
-        root: Root of the repository.
         text: The command, with or without the prompt.
+        root: Root of the repository.
+        folders: Its folders: a command that names a file in one of them means a file that exists.
+        commands: The commands whose options are known, each as `module:object` of its click command.
 
     Returns:
         None where nothing is known to be wrong.
@@ -28,21 +31,25 @@ def wrong_command(root: Path, text: str) -> str | None:
     except ValueError as error:
         return str(error)
     for word in words:
-        if word.split("/")[0] in FOLDERS and "/" in word and not (root / word).exists():
+        if word.split("/")[0] in folders and "/" in word and not (root / word).exists():
             return f"there is no {word}"
     while words and (words[0] == "sudo" or re.fullmatch(r"\w+=.*", words[0])):
         words = words[1:]
-    return wrong_options(words[1:]) if words[:1] == ["srunbook"] else None
+    if not words or words[0] not in commands:
+        return None
+    return wrong_options(words[0], click_command(commands[words[0]]), words[1:])
 
 
-def wrong_options(words: list[str]) -> str | None:
-    """Says what the command `srunbook` would not take of its arguments; nothing is run."""
-    import click
+def click_command(place: str) -> click.Command:
+    """Import a click command from its place, `module:object`."""
+    module, _, name = place.partition(":")
+    command: click.Command = getattr(importlib.import_module(module), name)
+    return command
 
-    from srunbook.cli import main
 
-    command: click.Command = main
-    context = click.Context(command, info_name="srunbook", **command.context_settings)
+def wrong_options(name: str | None, command: click.Command, words: list[str]) -> str | None:
+    """Say what a command would not take of its arguments; nothing is run."""
+    context = click.Context(command, info_name=name, **command.context_settings)
     try:
         while True:
             _, rest, _ = command.make_parser(context).parse_args(list(words))

@@ -1,4 +1,4 @@
-"""The directive `drawing`: an SVG of docs/_static/drawings, put into the page so that it follows the theme.
+"""The directive `drawing`: an SVG of the folder `drawings_folder`, put into the page so that it follows the theme.
 
 A drawing takes its colours from `currentColor` and the theme's CSS variables, and tells in <title> and <desc> what
 it shows.
@@ -24,7 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def inlined(path: Path) -> str:
-    """Reads a drawing and makes its ids unique on a page.
+    """Read a drawing and makes its ids unique on a page.
 
     Raises:
         ValueError: It lacks a title or a description, or names a colour of its own.
@@ -57,8 +57,8 @@ class Drawing(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Builds the figure, or reports what is wrong with the drawing."""
-        path = Path(self.env.srcdir) / "_static" / "drawings" / f"{self.arguments[0]}.svg"
+        """Build the figure, or reports what is wrong with the drawing."""
+        path = Path(self.env.srcdir, self.env.config.drawings_folder, f"{self.arguments[0]}.svg")
         try:
             svg = inlined(path)
         except FileNotFoundError:
@@ -77,6 +77,7 @@ class Drawing(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the directive."""
+    """Register the directive, and the folder of the drawings below that of the pages."""
+    app.add_config_value("drawings_folder", "drawings", "env", str)
     app.add_directive("drawing", Drawing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

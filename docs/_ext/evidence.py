@@ -26,7 +26,7 @@ _hooked: list[bool] = []
 
 
 def note(arguments: Iterable[Any], folder: Any = None) -> None:
-    """Notes those arguments of a process that are files below examples/, for the example that runs now."""
+    """Note those arguments of a process that are files below examples/, for the example that runs now."""
     for examples, started in _watching:
         driver = Path(sys.argv[0])
         for argument in arguments:
@@ -37,7 +37,7 @@ def note(arguments: Iterable[Any], folder: Any = None) -> None:
 
 
 def listen(event: str, arguments: tuple[Any, ...]) -> None:
-    """Hears of every process that Python starts by itself."""
+    """Hear of every process that Python starts by itself."""
     if event == "subprocess.Popen" and _watching:
         _, command, folder, _ = arguments
         note([command] if isinstance(command, str | os.PathLike) else command, folder)
@@ -45,7 +45,7 @@ def listen(event: str, arguments: tuple[Any, ...]) -> None:
 
 @contextmanager
 def watching(examples: Path) -> Iterator[Started]:
-    """Watches, within its block, what examples start.
+    """Watch, within its block, what examples start.
 
     Args:
         examples: The folder of all examples.
@@ -70,7 +70,7 @@ def watching(examples: Path) -> Iterator[Started]:
 
 
 def with_imports(programs: Iterable[Path]) -> set[Path]:
-    """Programs, and the modules beside them that they import, directly or not."""
+    """Return the programs, and the modules beside them that they import, directly or not."""
     found: set[Path] = set()
     waiting = list(programs)
     while waiting:
@@ -84,7 +84,7 @@ def with_imports(programs: Iterable[Path]) -> set[Path]:
 
 
 def imports(program: Path) -> list[Path]:
-    """Modules beside a program that it imports; what a comment or a docstring says is no import."""
+    """Return the modules beside a program that it imports; what a comment or a docstring says does not count."""
     names = set()
     try:
         tree = ast.parse(program.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """Entries about failures: their form, the directive `failure-message`, and the list `failure-index` of all messages.
 
-An entry is a page in docs/troubleshooting/ whose front matter says `message`, `where` and `frameworks`, and which has
-the sections that `SECTIONS` names. Its message stands in a recording on the page; where no machine here can
+An entry is a page in the folder `failures_folder` whose front matter says `message`, `where` and `frameworks`, and
+which has the sections that `SECTIONS` names. Its message stands in a recording on the page; where no machine here can
 reproduce it, the front matter says under `source` where the text was taken from.
 """
 
@@ -28,14 +28,20 @@ class FailureIndexNode(nodes.General, nodes.Element):  # type: ignore[misc]
     """Stands for the list of messages until all pages are read."""
 
 
+def is_entry(env: BuildEnvironment, page: str) -> bool:
+    """Tell whether a page is an entry: one in `failures_folder` that is not its index."""
+    folder = env.config.failures_folder
+    return page.startswith(f"{folder}/") and page != f"{folder}/index"
+
+
 def entries(env: BuildEnvironment) -> list[str]:
-    """Pages that are entries, in the order of their messages."""
-    pages = [page for page in env.found_docs if page.startswith("troubleshooting/") and page != "troubleshooting/index"]
+    """Return the pages that are entries, in the order of their messages."""
+    pages = [page for page in env.found_docs if is_entry(env, page)]
     return sorted(pages, key=lambda page: (str(env.metadata[page].get("message", "")).lower(), page))
 
 
 def squeezed(text: str) -> str:
-    """A text without its line breaks and runs of blanks."""
+    """Join the words of a text with single spaces."""
     return " ".join(text.split())
 
 
@@ -43,14 +49,15 @@ class FailureMessage(SphinxDirective):
     """Shows the message of an entry that cannot be reproduced here, and says where its text was taken from."""
 
     def run(self) -> list[nodes.Node]:
-        """Builds block and source from the page's front matter."""
+        """Build block and source from the page's front matter."""
         facts = self.env.metadata[self.env.docname]
         if not facts.get("message") or not facts.get("source"):
             error = "failure-message needs `message` and `source` in the page's front matter"
             return [self.state.document.reporter.error(error, line=self.lineno)]
         message = str(facts["message"])
-        if not self.env.docname.startswith("troubleshooting/") or len(message.strip().splitlines()) != 1:
-            error = "failure-message is for entries in troubleshooting/, whose `message` is one line"
+        if not is_entry(self.env, self.env.docname) or len(message.strip().splitlines()) != 1:
+            folder = self.env.config.failures_folder
+            error = f"failure-message is for entries in {folder}/, whose `message` is one line"
             return [self.state.document.reporter.error(error, line=self.lineno)]
         box = nodes.container(classes=["recorded"], is_div=True)
         box += nodes.literal_block(message, message, language="none", front_matter="message")
@@ -62,14 +69,14 @@ class FailureIndex(SphinxDirective):
     """Lists the messages of all entries."""
 
     def run(self) -> list[nodes.Node]:
-        """Leaves a mark that is filled when all pages are read."""
+        """Leave a mark that is filled when all pages are read."""
         return [FailureIndexNode()]
 
 
 def check(app: Sphinx, doctree: nodes.document) -> None:
-    """Warns about an entry that has not the form of one."""
+    """Warn about an entry that does not have the form of one."""
     page = app.env.docname
-    if not page.startswith("troubleshooting/") or page == "troubleshooting/index":
+    if not is_entry(app.env, page):
         return
     facts = app.env.metadata[page]
     for field in FIELDS:
@@ -98,7 +105,7 @@ def check(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def list_messages(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Puts the list of messages where a page asked for it."""
+    """Put the list of messages where a page asked for it."""
     for mark in list(doctree.findall(FailureIndexNode)):
         items = nodes.bullet_list(classes=["failure-index"])
         for entry in entries(app.env):
@@ -114,18 +121,19 @@ def list_messages(app: Sphinx, doctree: nodes.document, page: str) -> None:
 
 
 def note_index(_app: Sphinx, doctree: nodes.document) -> None:
-    """Remembers a page that lists the messages."""
+    """Remember a page that lists the messages."""
     if any(doctree.findall(FailureIndexNode)):
         doctree.settings.env.metadata[doctree.settings.env.docname]["failure-index"] = "yes"
 
 
 def index_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Pages that list the messages: written anew by every build."""
+    """Name the pages that list the messages, to be written anew by every build."""
     return [page for page in env.found_docs if "failure-index" in env.metadata[page]]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the directives, the list and the check."""
+    """Register the directives, the list and the check."""
+    app.add_config_value("failures_folder", "failures", "env", str)
     app.add_node(FailureIndexNode)
     app.add_directive("failure-message", FailureMessage)
     app.add_directive("failure-index", FailureIndex)

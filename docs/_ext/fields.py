@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
-    """Replaces the separator in the field lists of API pages."""
+    """Replace the separator in the field lists of API pages."""
     for field_list in doctree.findall(nodes.field_list):
         for text in list(field_list.findall(nodes.Text)):
             if text.astext() == " -- ":
@@ -19,6 +19,6 @@ def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the replacement."""
+    """Connect the replacement."""
     app.connect("doctree-read", replace_hyphens)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,7 +20,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx_gallery import gen_gallery
 
-from srunbook.formats import write_whole
+from srunbook._files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LIBRARY = ("src/srunbook/slurm", "src/srunbook/simulate", "src/srunbook/formats", "constraints.txt")
+LIBRARY = ("src/srunbook/slurm", "src/srunbook/simulate", "src/srunbook/measurements", "constraints.txt")
 """What every example depends on, from the root of the repository."""
 
 ENVIRONMENT = dict(os.environ)
@@ -37,14 +37,15 @@ ENVIRONMENT = dict(os.environ)
 
 
 def drivers(root: Path) -> list[Path]:
-    """The examples that the gallery runs: `plot_*.py` in the folders of the guides."""
+    """Return the examples that the gallery runs: `plot_*.py` in the folders of the guides."""
     return sorted(root.glob("examples/*/plot_*.py"))
 
 
 def uses(driver: Path) -> list[Path]:
-    """Files that an example uses: those of its folder whose name, or path from `examples/`, its text contains.
+    """Return the files that an example uses: those whose name, or path from `examples/`, its text contains.
 
-    A file it uses may itself name others; they count as well. So do the measurements whose name it contains.
+    A bare name counts for the files of its own folder. A file it uses may itself name others; they count as well. So do
+    the measurements whose name it contains.
     """
     examples = driver.parent.parent
     results = examples.parent / "bench" / "results"
@@ -70,14 +71,14 @@ def uses(driver: Path) -> list[Path]:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """The files in a folder that somebody wrote."""
+    """Return the files in a folder that somebody wrote."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts and not path.name.endswith(".recording.json"):
             yield path
 
 
 def current_hash(root: Path, driver: Path) -> str:
-    """Hash of an example, of all it uses, of the library, and of the pinned versions."""
+    """Return the hash of an example, of all it uses, of the library, and of the pinned versions."""
     paths = [driver, *uses(driver)]
     for name in LIBRARY:
         place = root / name
@@ -89,22 +90,22 @@ def current_hash(root: Path, driver: Path) -> str:
 
 
 def page(root: Path, driver: Path) -> Path:
-    """Path, without suffix, of what the gallery makes from an example."""
+    """Return the path, without suffix, of what the gallery makes from an example."""
     return root / "docs" / "gallery" / driver.parent.name / driver.stem
 
 
 def ran_as_it_is(root: Path, driver: Path) -> bool:
-    """Whether the stamp of an example's last run is of what stands there now."""
+    """Tell whether the stamp of an example's last run is of what stands there now."""
     return stamped(page(root, driver).with_suffix(".run"))[:1] == [current_hash(root, driver)]
 
 
 def stamped(stamp: Path) -> list[str]:
-    """Lines of a stamp: the hash of what ran, and the programs that it started; nothing where there is none."""
+    """Return the lines of a stamp: the hash of what ran, and the programs that it started; none without a stamp."""
     return stamp.read_text(encoding="utf-8").splitlines() if stamp.is_file() else []
 
 
 def executed(root: Path) -> set[Path]:
-    """The examples that ran as they are now, the programs that they started, and what these import."""
+    """Return the examples that ran as they are now, the programs that they started, and what these import."""
     found: set[Path] = set()
     for driver in drivers(root):
         if ran_as_it_is(root, driver):
@@ -113,13 +114,13 @@ def executed(root: Path) -> set[Path]:
 
 
 def restore_environment(_conf: dict[str, Any], _name: str) -> None:
-    """Takes back what an example did to the environment, so that nothing leaks into the next."""
+    """Take back what an example did to the environment, so that nothing leaks into the next."""
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
 
 
 def forget_outdated(app: Sphinx) -> None:
-    """Makes sphinx-gallery run again what has changed, and removes pages whose example is gone."""
+    """Make sphinx-gallery run again what has changed, and removes pages whose example is gone."""
     root = Path(app.srcdir).parent
     wanted = {page(root, driver): driver for driver in drivers(root)}
     for path, driver in wanted.items():
@@ -133,7 +134,7 @@ def forget_outdated(app: Sphinx) -> None:
 
 
 def run_gallery(app: Sphinx) -> None:
-    """Runs the gallery; an example that exits, or that did not run, fails the build.
+    """Run the gallery; an example that exits, or that did not run, fails the build.
 
     Raises:
         ExtensionError: Names the example.
@@ -170,7 +171,7 @@ def run_gallery(app: Sphinx) -> None:
 
 
 def reason(app: Sphinx, driver: Path) -> str:
-    """Why an example may not have run."""
+    """Say why an example may not have run."""
     if not list(driver.parent.glob("GALLERY_HEADER.*")):
         return f"its folder needs a GALLERY_HEADER.rst with the title of the guide ({driver.parent.name})"
     conf = app.config.sphinx_gallery_conf
@@ -180,7 +181,7 @@ def reason(app: Sphinx, driver: Path) -> str:
 
 
 def check_pages(app: Sphinx, exception: Exception | None) -> None:
-    """Fails a build that wrote no HTML for an example.
+    """Fail a build that wrote no HTML for an example.
 
     Raises:
         ExtensionError: Names the page.
@@ -195,7 +196,7 @@ def check_pages(app: Sphinx, exception: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Puts the guard around the gallery's own run."""
+    """Put the guard around the gallery's own run."""
     app.setup_extension("sphinx_gallery.gen_gallery")
     for listener in list(app.events.listeners["builder-inited"]):
         if listener.handler is gen_gallery.generate_gallery_rst:

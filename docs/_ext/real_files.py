@@ -14,13 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from code_file import INCLUDED
-from consoles import wrong_command
+from consoles import click_command, wrong_command
 from docutils import nodes
 from repository import root
 from sphinx.util import logging
 
-from srunbook.formats import write_whole
+from srunbook._files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ GALLERY_HTML = re.compile(
 
 
 def squeezed(text: str) -> str:
-    r"""A text without its layout: indentation and line breaks are the page's business.
+    r"""Join the words of a text with single spaces: indentation and line breaks are the page's business.
 
     >>> squeezed("  a\n    b")
     'a b'
@@ -51,7 +52,7 @@ def squeezed(text: str) -> str:
 
 @cache
 def docstrings(source: Path) -> str:
-    """All docstrings of the Python files in a folder, squeezed."""
+    """Return all docstrings of the Python files in a folder, squeezed."""
     found = []
     for path in sorted(source.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -65,12 +66,8 @@ def docstrings(source: Path) -> str:
 
 
 @cache
-def command_help() -> str:
-    """The help of the command and of its subcommands, squeezed."""
-    import click
-
-    from srunbook.cli import main
-
+def command_help(name: str, place: str) -> str:
+    """Return the help of a click command, `module:object`, and of its subcommands, squeezed."""
     texts = []
 
     def collect(command: click.Command, context: click.Context) -> None:
@@ -81,12 +78,13 @@ def command_help() -> str:
                 if subcommand is not None:
                     collect(subcommand, click.Context(subcommand, info_name=name, parent=context))
 
-    collect(main, click.Context(main, info_name="srunbook"))
+    main = click_command(place)
+    collect(main, click.Context(main, info_name=name))
     return "\n".join(texts)
 
 
 def gallery_blocks(env: BuildEnvironment, page: str) -> tuple[set[str], bool]:
-    """Reads the example behind a gallery page.
+    """Read the example behind a gallery page.
 
     Returns:
         The text of its code blocks, and whether its prose keeps away from the markup of captured output.
@@ -102,7 +100,7 @@ def gallery_blocks(env: BuildEnvironment, page: str) -> tuple[set[str], bool]:
 
 
 def in_class(node: nodes.Node, name: str) -> bool:
-    """Whether a node, or one that holds it, has a class."""
+    """Tell whether a node, or one that holds it, has a class."""
     at: Any = node
     while at is not None:
         if isinstance(at, nodes.Element) and name in at.get("classes", []):
@@ -112,7 +110,7 @@ def in_class(node: nodes.Node, name: str) -> bool:
 
 
 def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
-    """Whether a code block may stand on a page."""
+    """Tell whether a code block may stand on a page."""
     text = block.astext()
     if any(name in block for name in ("real_file", "recording", "front_matter", "drawing")):
         return True
@@ -123,15 +121,17 @@ def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
     if page.startswith("gallery/"):
         code, honest = gallery_blocks(env, page)
         return text.strip("\n") in code or (honest and in_class(block, "sphx-glr-script-out"))
-    if page.startswith("reference/api"):
-        return squeezed(text) in docstrings(root(env) / "src")
-    if page == "tools/command":
-        return squeezed(text) in command_help()
+    for beginning, folder in env.config.real_files_docstrings.items():
+        if page.startswith(beginning):
+            return squeezed(text) in docstrings(root(env) / folder)
+    if page in env.config.real_files_help:
+        name = env.config.real_files_help[page]
+        return squeezed(text) in command_help(name, env.config.console_commands[name])
     return False
 
 
 def one_command(text: str) -> bool:
-    r"""Whether a console block is one command on one line.
+    r"""Tell whether a console block is one command on one line.
 
     >>> one_command("$ nox -s docs"), one_command("$ a\n$ b"), one_command("a")
     (True, False, False)
@@ -140,7 +140,7 @@ def one_command(text: str) -> bool:
 
 
 def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:
-    """All that a reader sees, or may see, as a block of code."""
+    """Yield all that a reader sees, or may see, as a block of code."""
     yield from doctree.findall(nodes.literal_block)
     yield from doctree.findall(nodes.doctest_block)
     yield from (raw for raw in doctree.findall(nodes.raw) if "html" in raw.get("format", ""))
@@ -150,7 +150,7 @@ def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:
 
 
 def check(app: Sphinx, doctree: nodes.document) -> None:
-    """Warns about each block of a page that is no real file."""
+    """Warn about each block of a page that is no real file."""
     env = app.env
     for block in blocks(doctree):
         if not allowed(env, env.docname, block):
@@ -164,7 +164,7 @@ def check(app: Sphinx, doctree: nodes.document) -> None:
                 type="real_files",
             )
         elif isinstance(block, nodes.literal_block) and block.get("language") == "console":
-            wrong = wrong_command(root(env), block.astext())
+            wrong = wrong_command(block.astext(), root(env), env.config.console_folders, env.config.console_commands)
             if wrong:
                 logger.warning(
                     "%s: command %r: %s",
@@ -177,12 +177,12 @@ def check(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def report_path(app: Sphinx) -> Path:
-    """Where a build reports which files its pages show: beside the folder of the site."""
+    """Return where a build reports which files its pages show: beside the folder of the site."""
     return Path(app.outdir).with_name(f"{Path(app.outdir).name}-included.json")
 
 
 def report(app: Sphinx, exception: Exception | None) -> None:
-    """Writes which pages show which file; the report of a build that failed is removed, and marks it as unfinished."""
+    """Write which pages show which file; the report of a build that failed is removed, and marks it as unfinished."""
     report_path(app).unlink(missing_ok=True)
     if exception is not None or app.statuscode or (app._warncount and app._fail_on_warnings):
         return
@@ -198,8 +198,12 @@ def report(app: Sphinx, exception: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connects the check and the report."""
+    """Connect the check and the report."""
     app.setup_extension("code_file")
+    app.add_config_value("console_folders", [], "env", (list, tuple))
+    app.add_config_value("console_commands", {}, "env", dict)
+    app.add_config_value("real_files_docstrings", {}, "env", dict)
+    app.add_config_value("real_files_help", {}, "env", dict)
     app.connect("doctree-read", check)
     app.connect("build-finished", report)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

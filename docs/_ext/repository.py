@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-SHOWN = ("examples", "slurm", "scripts", "src", "bench")
-"""Folders whose files may stand on a page."""
-
 SUFFIXES = {
     ".py": "python",
     ".sbatch": "bash",
@@ -40,19 +37,19 @@ class FileError(ValueError):
 
 
 def root(env: BuildEnvironment) -> Path:
-    """Root of the repository: the folder that holds `docs/`."""
-    return Path(env.srcdir).parent
+    """Return the root of the repository: `repository_root`, from the folder of the pages."""
+    return Path(os.path.normpath(Path(env.srcdir, env.config.repository_root)))
 
 
 def find(env: BuildEnvironment, name: str) -> Path:
-    """Finds a file by its path from the root of the repository.
+    """Find a file by its path from the root of the repository.
 
     Raises:
-        FileError: There is none, or it does not lie in a folder that pages show.
+        FileError: The file does not exist, or does not lie in one of `repository_folders`.
     """
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or path.parts[:1] not in {(folder,) for folder in SHOWN}:
-        raise FileError(f"{name!r} is no path from the root of the repository into {', '.join(SHOWN)}")
+    path, shown = PurePosixPath(name), env.config.repository_folders
+    if path.is_absolute() or ".." in path.parts or path.parts[:1] not in {(folder,) for folder in shown}:
+        raise FileError(f"{name!r} is no path from the root of the repository into {', '.join(shown)}")
     found = root(env) / path
     if not found.is_file():
         siblings = sorted(entry.name for entry in found.parent.glob("*") if entry.is_file())
@@ -61,17 +58,17 @@ def find(env: BuildEnvironment, name: str) -> Path:
 
 
 def language(path: Path) -> str:
-    """Language in which a file is coloured."""
+    """Return the language in which a file is coloured."""
     return SUFFIXES.get(path.suffix, "text")
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def download(env: BuildEnvironment, path: Path, text: str) -> nodes.Node:
-    """A link that downloads a file of the repository.
+    """Make a link that downloads a file of the repository.
 
     Args:
         env: The build environment, in the middle of reading a page.
@@ -85,7 +82,7 @@ def download(env: BuildEnvironment, path: Path, text: str) -> nodes.Node:
 
 
 def line(*parts: str | nodes.Node, classes: list[str]) -> nodes.paragraph:
-    """A paragraph made of text and nodes."""
+    """Make a paragraph of text and nodes."""
     paragraph = nodes.paragraph(classes=classes)
     for part in parts:
         paragraph += nodes.Text(part) if isinstance(part, str) else part
@@ -99,7 +96,7 @@ class RepositoryDirective(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Builds the nodes, or reports what is wrong with the argument or an option."""
+        """Build the nodes, or reports what is wrong with the argument or an option."""
         try:
             path = find(self.env, self.arguments[0])
             self.env.note_dependency(str(path))
@@ -108,7 +105,7 @@ class RepositoryDirective(SphinxDirective):
             return [self.state.document.reporter.error(f"{self.name}: {error}", line=self.lineno)]
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Builds the nodes for one file."""
+        """Build the nodes for one file."""
         raise NotImplementedError
 
 
@@ -123,16 +120,23 @@ class PageFacts:
         self.name = name
 
     def of(self, env: BuildEnvironment) -> dict[str, list[str]]:
-        """All facts, by page."""
+        """Return all facts, by page."""
         if not hasattr(env, self.name):
             setattr(env, self.name, {})
         facts: dict[str, list[str]] = getattr(env, self.name)
         return facts
 
     def add(self, env: BuildEnvironment, fact: str) -> None:
-        """Adds a fact to the page that is being read."""
+        """Add a fact to the page that is being read."""
         self.of(env).setdefault(env.docname, []).append(fact)
 
     def connect(self, app: Sphinx) -> None:
-        """Forgets the facts of pages that are read again or are gone."""
+        """Forget the facts of pages that are read again or are gone."""
         app.connect("env-purge-doc", lambda _app, env, docname: self.of(env).pop(docname, None))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register where the repository is, and which of its folders hold files that pages show."""
+    app.add_config_value("repository_root", "..", "env", str)
+    app.add_config_value("repository_folders", [], "env", (list, tuple))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

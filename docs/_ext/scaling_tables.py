@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, ClassVar
 from colours import PLOT
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measurements import Measured, conditions, heading, number, table
+from measured import Measured, conditions, heading, number, table
 from repository import FileError, line
 
-from srunbook import scaling
-from srunbook.formats import read_measurement
+from srunbook import measurements
+from srunbook.measurements import read_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sphinx.application import Sphinx
 
-TABLES = {"strong": scaling.strong, "weak": scaling.weak}
+TABLES = {"strong": measurements.strong, "weak": measurements.weak}
 
 
-def interval(found: scaling.Interval, *, percent: bool = False) -> str:
-    """Writes a figure with its interval.
+def interval(found: measurements.Interval, *, percent: bool = False) -> str:
+    """Write a figure with its interval.
 
-    >>> interval(scaling.Interval(1.8, 1.7, 1.9, 0.95))
+    >>> interval(measurements.Interval(1.8, 1.7, 1.9, 0.95))
     '1.8 [1.7, 1.9]'
-    >>> interval(scaling.Interval(0.5, 0.5, 0.5, 0.95), percent=True)
+    >>> interval(measurements.Interval(0.5, 0.5, 0.5, 0.95), percent=True)
     '50% [50%, 50%]'
     """
     value, low, high = (
@@ -50,7 +50,7 @@ class ScalingTable(Measured):
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Builds table, picture, sentences and source."""
+        """Build table, picture, sentences and source."""
         for option in ("kind", "alt"):
             if option not in self.options:
                 raise FileError(f"the option {option!r} is missing, as in `:kind: strong`, `:alt: what it shows`")
@@ -77,7 +77,7 @@ class ScalingTable(Measured):
             target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{made.kind}-{key}-{theme}.svg"
             if not target.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                scaling.plot(made, target, colours=(ink, colour), transparent=True)
+                measurements.plot(made, target, colours=(ink, colour), transparent=True)
             uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
             yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
         yield line(" ".join(made.notes()), classes=["measured-source"])
@@ -86,6 +86,7 @@ class ScalingTable(Measured):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers the directive."""
+    """Register the directive."""
+    app.setup_extension("repository")
     app.add_directive("scaling-table", ScalingTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook import scaling
-from srunbook.formats import read_measurement
+from srunbook import measurements
+from srunbook.measurements import read_measurement
 
 results = Path("../../bench/results")
 measured = read_measurement(results / "gloo_scaling.json")
 
-print(scaling.strong(measured, where={"kind": "strong", "link": "100mbit"}).text())
+print(measurements.strong(measured, where={"kind": "strong", "link": "100mbit"}).text())
 
 # %%
 # With a link that is three times as fast:
 
-print(scaling.strong(measured, where={"kind": "strong", "link": "300mbit"}).text())
+print(measurements.strong(measured, where={"kind": "strong", "link": "300mbit"}).text())
 
 # %%
 # More than 100% is a fault of the base case, not a merit of the two nodes.
@@ -39,7 +39,7 @@ for kind in ("strong", "weak"):
 # %%
 # Weak scaling: each node has as many samples as one node alone.
 
-print(scaling.weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
+print(measurements.weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
 
 # %%
 # What the link allows

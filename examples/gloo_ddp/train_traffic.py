@@ -23,8 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from result_files import METRICS, prepare_folder, save
-from task_ranks import check_world, end_record, everybody, from_rank_0, host, join, leave, one_voice, open_log, say
-from task_ranks import start_record as print_start_record
+from task_ranks import check_world, everybody, fingerprint, from_rank_0, host, join, leave, one_voice, open_log, say
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.functional import smooth_l1_loss
@@ -288,9 +287,14 @@ def prepare(settings: argparse.Namespace, complaint: ValueError | None) -> tuple
     with one_voice():
         open_log(settings.results)
     nodes = check_world()
-    print_start_record(device, settings.epochs)
-    if dist.get_rank() == 0:
-        world = dist.get_world_size()
+    rank, world = dist.get_rank(), dist.get_world_size()
+    job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+    say(
+        f"rank {rank}/{world} start host={host()} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} "
+        f"device={device} backend={dist.get_backend()} framework=torch-{torch.__version__}{job} "
+        f"epochs={settings.epochs}"
+    )
+    if rank == 0:
         say(f"DDP on {world} ranks on {nodes} nodes, backend {dist.get_backend()}, rank 0 on {host()}")
 
     torch.set_default_dtype(torch.float64 if settings.double else torch.float32)
@@ -349,7 +353,8 @@ def profiling(training: Training) -> Any:
 
 def fit(training: Training, state: dict[str, Any]) -> None:
     """Trains for all epochs."""
-    settings, rank, clock = training.settings, dist.get_rank(), training.clock
+    settings, clock = training.settings, training.clock
+    rank, world = dist.get_rank(), dist.get_world_size()
     metrics, timings = state.get("metrics", []), state.get("timings", [])
     for name, forecast in baselines(training).items():
         _, mae, rmse = evaluate(training, forecast)
@@ -382,7 +387,8 @@ def fit(training: Training, state: dict[str, Any]) -> None:
                     model, optimizer = training.model.module.state_dict(), training.optimizer.state_dict()
                     saved = {"model": model, "optimizer": optimizer, "metrics": metrics, "timings": timings}
                     save(settings.results, saved)
-    end_record(training.model.module, steps)
+    loss = metrics[-1][METRICS.index("train_loss")]
+    say(f"rank {rank}/{world} end steps={steps} loss={loss:.4f} params={fingerprint(training.model.module)}")
     leave(0)
 
 

@@ -9,7 +9,6 @@ This is the older way, kept because you will meet it. Today's is in `allreduce_m
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 
@@ -17,26 +16,12 @@ import jax
 import jax.numpy as jnp
 
 
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-
-
 def main() -> None:
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
     mine = jax.local_device_count()
     print(f"Total devices: {jax.device_count()} | Devices per task: {mine}", flush=True)
 
@@ -45,10 +30,9 @@ def main() -> None:
     y = sum_over_all(x)
 
     # y holds one entry for each device of this process, and nothing of the other processes.
-    print(f"Process {jax.process_index()} has y={y}", flush=True)
+    print(f"Process {rank} has y={y}", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": 1, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    print(f"rank {rank}/{world} end steps=1", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ You should now see the same sum from `jit` and from `shard_map`, with one all-re
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -21,26 +20,12 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-
-
 def main() -> None:
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
 
     # 1. A mesh: all devices of all processes, in one row that is called "devices".
     mesh = jax.make_mesh((jax.device_count(),), ("devices",))
@@ -50,8 +35,8 @@ def main() -> None:
     # 2. One global array. Every process brings the part that its own devices will hold.
     mine = np.ones(jax.local_device_count(), np.float32)
     x = jax.make_array_from_process_local_data(split, mine)
-    me, here = jax.process_index(), len(x.addressable_shards)
-    print(f"Process {me}: x has shape {x.shape}, {here} of its {x.size} shards are here", flush=True)
+    here = len(x.addressable_shards)
+    print(f"Process {rank}: x has shape {x.shape}, {here} of its {x.size} shards are here", flush=True)
 
     # 3. With jit: say what you want and where; the compiler finds out what must be sent.
     with_jit = jax.jit(jnp.sum, out_shardings=whole)
@@ -68,10 +53,9 @@ def main() -> None:
         program = function.lower(x).compile()
         sends = len(re.findall(r" all-reduce(?:-start)?\(", program.as_text()))
         y = program(x)
-        print(f"Process {me} has y={y} with {name} ({sends} all-reduce)", flush=True)
+        print(f"Process {rank} has y={y} with {name} ({sends} all-reduce)", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": 2, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    print(f"rank {rank}/{world} end steps=2", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ You should now see a line for every device, and a picture, `owners.png`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 from pathlib import Path
@@ -25,23 +24,6 @@ from matplotlib.patches import Rectangle
 
 GREY = "#808080"  # readable on a light and on a dark page
 COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3", "#8a6d10", "#b83c50", "#1f7a80"]
-
-
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
 
 
 def draw(
@@ -81,29 +63,31 @@ def main() -> None:
     output = parser.parse_args().output
 
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
 
     devices = jax.devices()  # the same list in every process, with the owner of each
     mesh = jax.make_mesh((len(devices),), ("rows",))
     sharding = NamedSharding(mesh, P("rows"))
-    mine = np.full((2 * jax.local_device_count(), 4), jax.process_index(), np.float32)
+    mine = np.full((2 * jax.local_device_count(), 4), rank, np.float32)
     x = jax.make_array_from_process_local_data(sharding, mine)
 
     for shard in x.addressable_shards:
         first, end, _ = shard.index[0].indices(len(x))
-        print(f"Process {jax.process_index()} owns {shard.device} with x[{first}:{end}]")
+        print(f"Process {rank} owns {shard.device} with x[{first}:{end}]")
 
     # Only Slurm knows the nodes. A collective: every process has to make this call.
     node = np.array([int(os.environ.get("SLURM_NODEID", "0"))])
     node_of = np.ravel(multihost_utils.process_allgather(node)).tolist()
-    if jax.process_index() == 0:
+    if rank == 0:
         places = sharding.devices_indices_map(x.shape).items()
         rows = {device: index[0].indices(len(x)) for device, index in places}
         draw(output, devices, rows, node_of)
         print(f"drawn: {output}", flush=True)
 
-    last = {"event": "end", "rank": jax.process_index(), "steps": 1, "params_sha256": None}
-    print("record " + json.dumps(last), flush=True)
+    print(f"rank {rank}/{world} end steps=1", flush=True)
 
 
 if __name__ == "__main__":

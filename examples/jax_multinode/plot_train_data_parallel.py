@@ -22,7 +22,7 @@ def losses(nodes, ntasks_per_node):
     result = simulate.run(program, nodes=nodes, ntasks_per_node=ntasks_per_node)
     assert result.returncode == 0, result.failure
     lines = result.output.splitlines()
-    print("\n".join(line for line in lines if re.search(r'\[0\] step +[0-9]*0 |"end"', line)))
+    print("\n".join(line for line in lines if re.search(r"\[0\] step +[0-9]*0 |rank .* end ", line)))
     found = [re.findall(r"loss (\S+)", rank.output) for rank in result.ranks]
     return np.array(found, float)
 
@@ -30,7 +30,7 @@ def losses(nodes, ntasks_per_node):
 one = losses(nodes=1, ntasks_per_node=1)[0]
 
 # %%
-# Shown is every tenth loss, and the record with which a process ends.
+# Every tenth loss is shown, and the line with which a process ends.
 # Now four processes, two on each of two nodes. The losses are those of process 0:
 
 four = losses(nodes=2, ntasks_per_node=2)
@@ -43,7 +43,7 @@ print(f"largest relative difference in 40 steps: {largest:.1e}")
 assert largest < 1e-5
 
 # %%
-# The last lines carry a fingerprint of the parameters, ``params_sha256``.
+# The last lines carry a fingerprint of the parameters, ``params``.
 # It is the same on all four processes: they hold the same model, bit for bit.
 # It is not the same as on one process, for the same reason as above.
 

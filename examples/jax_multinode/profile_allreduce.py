@@ -10,7 +10,6 @@ The traces stay under `profile/`; Perfetto and TensorBoard show them as timeline
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import socket
@@ -22,23 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-
-
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
 
 
 def operations(folder: Path) -> dict[str, list[float]]:
@@ -64,7 +46,10 @@ def main() -> None:
     options = parser.parse_args()
 
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
 
     mesh = jax.make_mesh((jax.device_count(),), ("devices",))
     mine = np.ones((jax.local_device_count(), int(options.megabytes * 1e6 / 4)), np.float32)
@@ -80,7 +65,7 @@ def main() -> None:
     sums = set(re.findall(r"(\S+) = .* all-reduce(?:-start)?\(", listing))
 
     jax.block_until_ready(program(x))  # the first call sets up connections: leave it out
-    folder = options.output / f"process{jax.process_index()}"
+    folder = options.output / f"process{rank}"
     with jax.profiler.trace(folder):
         for _ in range(options.repeats):
             jax.block_until_ready(program(x))
@@ -92,10 +77,9 @@ def main() -> None:
         kind = "all-reduce" if name in sums else "compute"
         median = np.median(times)
         print(f"{kind:10s} {name:24s} {len(times):3d} calls  median {median:8.3f} ms")
-    print(f"Process {jax.process_index()}: {share:.0%} of {total:.1f} ms is all-reduce", flush=True)
+    print(f"Process {rank}: {share:.0%} of {total:.1f} ms is all-reduce", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": options.repeats}
-    print("record " + json.dumps({**end, "params_sha256": None}), flush=True)
+    print(f"rank {rank}/{world} end steps={options.repeats}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,41 +9,25 @@ You should now see, from every process, one local device and the devices of the 
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 
 import jax
 
 
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-
-
 def main() -> None:
     # Before anything else that uses JAX. Under srun it needs no arguments: JAX reads the
     # task's SLURM_* variables, and takes the GPU of the node that has the number SLURM_LOCALID.
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
 
     print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}")
     print(f"# Global devices: [ {jax.device_count()} ], {jax.devices()}", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": 0, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    print(f"rank {rank}/{world} end steps=0", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ On a CPU the numbers have no effect: JAX_NUM_CPU_DEVICES says how many devices t
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -66,34 +65,19 @@ def local_device_ids(environ: Mapping[str, str]) -> list[int]:
     return list(range(first, first + share))
 
 
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-
-
 def main() -> None:
     ids = local_device_ids(os.environ)
     jax.distributed.initialize(local_device_ids=ids)  # srun tells the rest
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    device, version = jax.local_devices()[0], jax.__version__
+    print(f"rank {rank}/{world} start host={host} device={device} framework=jax-{version}", flush=True)
 
     print(f"# GPU numbers of this process: {ids}", flush=True)
     print(f"# Local devices: [ {jax.local_device_count()} ], {jax.local_devices()}")
     print(f"# Global devices: [ {jax.device_count()} ], {jax.devices()}", flush=True)
 
-    end = {"event": "end", "rank": jax.process_index(), "steps": 0, "params_sha256": None}
-    print("record " + json.dumps(end), flush=True)
+    print(f"rank {rank}/{world} end steps=0", flush=True)
 
 
 if __name__ == "__main__":

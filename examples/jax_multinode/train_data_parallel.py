@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import socket
 
@@ -26,23 +25,6 @@ GLOBAL_BATCH = 64
 FEATURES = 16
 HIDDEN = 32
 LEARNING_RATE = 0.1
-
-
-def start_record() -> dict[str, object]:
-    """Who this process is; one line of it makes a log readable, and checkable, later."""
-    on_cpu = jax.default_backend() == "cpu"
-    return {
-        "event": "start",
-        "rank": jax.process_index(),
-        "world_size": jax.process_count(),
-        "local_rank": int(os.environ.get("SLURM_LOCALID", "0")),
-        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-        "pid": os.getpid(),
-        "backend": "gloo" if on_cpu else "nccl",
-        "device": "cpu" if on_cpu else "cuda",
-        "framework": f"jax {jax.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
 
 
 def rows_of_step(step: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,12 +56,20 @@ def main() -> None:
     options = parser.parse_args()
 
     jax.distributed.initialize()
-    print("record " + json.dumps(start_record()), flush=True)
+    rank, world = jax.process_index(), jax.process_count()
+    host = os.environ.get("SLURMD_NODENAME", socket.gethostname())
+    backend = "gloo" if jax.default_backend() == "cpu" else "nccl"
+    job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+    print(
+        f"rank {rank}/{world} start host={host} local_rank={os.environ.get('SLURM_LOCALID', 0)} pid={os.getpid()} "
+        f"device={jax.local_devices()[0]} backend={backend} framework=jax-{jax.__version__}{job}",
+        flush=True,
+    )
 
     mesh = jax.make_mesh((jax.device_count(),), ("batch",))
     split = NamedSharding(mesh, P("batch"))  # rows of the batch are shared out
     whole = NamedSharding(mesh, P())  # parameters stand on every device
-    mine = GLOBAL_BATCH // jax.process_count()
+    mine = GLOBAL_BATCH // world
     if GLOBAL_BATCH % jax.device_count():
         raise ValueError(f"{GLOBAL_BATCH} rows for {jax.device_count()} devices: take 1, 2, 4, ... 64")
 
@@ -89,9 +79,9 @@ def main() -> None:
         value, gradient = jax.value_and_grad(loss)(parameters, rows, targets)
         return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, parameters, gradient), value
 
-    parameters = jax.device_put(initial_parameters(), whole)
+    parameters, value = jax.device_put(initial_parameters(), whole), float("nan")
     for step in range(options.steps):
-        rows, targets = rows_of_step(step, mine * jax.process_index(), mine)
+        rows, targets = rows_of_step(step, mine * rank, mine)
         rows = jax.make_array_from_process_local_data(split, rows)
         targets = jax.make_array_from_process_local_data(split, targets)
         parameters, value = train_step(parameters, rows, targets)
@@ -99,9 +89,8 @@ def main() -> None:
             print(f"step {step:3d} loss {float(value):.7f}", flush=True)
 
     numbers = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(parameters))
-    digest = hashlib.sha256(numbers).hexdigest()
-    end = {"event": "end", "rank": jax.process_index(), "steps": options.steps}
-    print("record " + json.dumps({**end, "params_sha256": digest}), flush=True)
+    params = hashlib.sha256(numbers).hexdigest()[:12]
+    print(f"rank {rank}/{world} end steps={options.steps} loss={value:.4f} params={params}", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from srunbook.formats import Configuration, Measurement, write_measurement
-from srunbook.scaling import Interval, Table, plot, strong
+from srunbook.measurements import Configuration, Interval, Measurement, Table, plot, strong, write_measurement
 
 
 @dataclass(frozen=True)

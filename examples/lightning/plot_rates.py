@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook.formats import read_measurement
+from srunbook.measurements import read_measurement
 
 measured = read_measurement(Path("../../bench/results/lightning_rates.json"))
 curves = {}  # for each rate of a batch of 32, and each case: an epoch after the other

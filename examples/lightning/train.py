@@ -180,31 +180,26 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-class Records(Callback):
+class RankLines(Callback):
     """Says who this process is, when all have met, and what it has in the end."""
 
     def on_fit_start(self, trainer: lightning.Trainer, _: lightning.LightningModule) -> None:
-        line = {
-            "event": "start",
-            "rank": trainer.global_rank,
-            "world_size": trainer.world_size,
-            "local_rank": trainer.local_rank,
-            "host": host(),
-            "pid": os.getpid(),
-            "backend": dist.get_backend() if dist.is_initialized() else "none",
-            "device": trainer.strategy.root_device.type,
-            "framework": f"lightning {lightning.__version__}",
-            "job": os.environ.get("SLURM_JOB_ID"),
-            "epochs": trainer.max_epochs,
-        }
-        say("record " + json.dumps(line))
+        backend = dist.get_backend() if dist.is_initialized() else "none"
+        job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+        say(
+            f"rank {trainer.global_rank}/{trainer.world_size} start host={host()} local_rank={trainer.local_rank} "
+            f"pid={os.getpid()} device={trainer.strategy.root_device} backend={backend} "
+            f"framework=lightning-{lightning.__version__}{job} epochs={trainer.max_epochs}"
+        )
 
     def on_fit_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         digest = hashlib.sha256()
         for value in module.state_dict().values():
             digest.update(value.cpu().numpy().tobytes())
-        line = {"event": "end", "rank": trainer.global_rank, "steps": trainer.global_step}
-        say("record " + json.dumps({**line, "params_sha256": digest.hexdigest()}))
+        say(
+            f"rank {trainer.global_rank}/{trainer.world_size} end steps={trainer.global_step} "
+            f"loss={trainer.callback_metrics['train_loss']:.4f} params={digest.hexdigest()[:12]}"
+        )
 
 
 # What you see and what stays -----------------------------------------------------
@@ -357,7 +352,7 @@ def run(settings: argparse.Namespace, data: type[CloudData], *callbacks: Callbac
         strategy="ddp" if world > 1 else "auto",
         max_epochs=settings.epochs,
         logger=[CSVLogger(folder, "", start), TensorBoardLogger(folder, "", "tensorboard")],
-        callbacks=[Records(), Progress(folder), last, *callbacks],
+        callbacks=[RankLines(), Progress(folder), last, *callbacks],
         num_sanity_val_steps=0,
         enable_model_summary=False,
         **options,

@@ -10,12 +10,13 @@ and the exact posterior is a sum over a grid of closed forms: neither uses any c
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 from pathlib import Path
 
 import jax
 import numpy as np
 import optax
-from run_records import say, say_end, say_start
 from slurm_multinode_example import SAMPLES, log_likelihood, log_prior
 
 from srunbook import initialize_distributed
@@ -29,7 +30,7 @@ PAIRS = LINEAGES * (LINEAGES - 1) / 2
 
 # [simulate]
 def simulate(random: np.random.Generator, rate: float, mutation: float) -> tuple[np.ndarray, np.ndarray]:
-    """Heights of some genealogies, and 1 + numbers of mutations on others.
+    """Simulate heights of some genealogies, and 1 + numbers of mutations on others.
 
     With k lineages the next two join after an exponential time; each lineage mutates meanwhile.
     """
@@ -44,7 +45,7 @@ def simulate(random: np.random.Generator, rate: float, mutation: float) -> tuple
 
 # [exact]
 def exact_posterior(heights: np.ndarray, counts: np.ndarray, points: int = 161) -> tuple[np.ndarray, ...]:
-    """Logarithms of both rates along the sides of a grid, and the probability of each of its points."""
+    """Return logarithms of both rates along the sides of a grid, and the probability of each of its points."""
     logs_of_rate, logs_of_mutation = np.linspace(-0.8, 2.2, points), np.linspace(-0.4, 2.6, points)
     rate, mutation = np.exp(np.meshgrid(logs_of_rate, logs_of_mutation, indexing="ij"))
     logs = -(np.log(rate) ** 2 + np.log(mutation) ** 2) / 8  # the prior
@@ -72,15 +73,15 @@ def exact_posterior(heights: np.ndarray, counts: np.ndarray, points: int = 161) 
 
 
 def compare(particles: np.ndarray, heights: np.ndarray, counts: np.ndarray) -> None:
-    """Prints mean and standard deviation of both rates, of the particles and exactly."""
+    """Print mean and standard deviation of both rates, of the particles and exactly."""
     *sides, probabilities = exact_posterior(heights, counts)
     for axis, name in enumerate(("rate", "mutation")):
         found, side = np.exp(particles[:, axis].astype(float)), np.exp(sides[axis])
         shares = probabilities.sum(axis=1 - axis)
         mean = shares @ side
         deviation = np.sqrt(shares @ (side - mean) ** 2)
-        say(f"{name:8}  mean {found.mean():.3f}  exact {mean:.3f}  {100 * (found.mean() / mean - 1):+.1f} %")
-        say(f"{name:8}  sd   {found.std():.3f}  exact {deviation:.3f}  {100 * (found.std() / deviation - 1):+.1f} %")
+        print(f"{name:8}  mean {found.mean():.3f}  exact {mean:.3f}  {100 * (found.mean() / mean - 1):+.1f} %")
+        print(f"{name:8}  sd   {found.std():.3f}  exact {deviation:.3f}  {100 * (found.std() / deviation - 1):+.1f} %")
 
 
 def main() -> None:
@@ -94,7 +95,8 @@ def main() -> None:
     heights, counts = simulate(np.random.default_rng(2), RATE, MUTATION)
 
     with initialize_distributed() as info:
-        say_start(info)
+        rank, host = f"rank {info.process_id}/{info.num_processes}", os.environ.get("SLURMD_NODENAME", "localhost")
+        print(f"{rank} start host={host} device={jax.default_backend()} framework=jax-{jax.__version__}", flush=True)
         sampler = SVGD(
             log_prior,
             dim=2,
@@ -107,7 +109,8 @@ def main() -> None:
             compare(result.particles, heights, counts)
             if options.output:
                 np.savez(options.output, particles=result.particles, heights=heights, counts=counts)
-        say_end(info, result)
+        params = hashlib.sha256(result.particles.tobytes()).hexdigest()[:12]
+        print(f"{rank} end steps={result.steps} params={params}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, toke
 
 
 def docstring_lines(text: str) -> set[int]:
-    """Numbers of the lines on which a docstring stands."""
+    """Return the numbers of the lines of docstrings."""
     lines: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
@@ -24,7 +24,7 @@ def docstring_lines(text: str) -> set[int]:
 
 
 def count(text: str) -> tuple[int, int]:
-    """Lines that hold code, and tokens in them."""
+    """Count the lines that hold code, and the tokens in them."""
     left_out = docstring_lines(text)
     tokens = [
         token

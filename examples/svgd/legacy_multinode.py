@@ -44,7 +44,7 @@ from jax import lax  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
-from srunbook.svgd import phase_type  # noqa: E402 - the model is the same in both programs
+from srunbook import phase_type  # noqa: E402 - the model is the same in both programs
 
 # 4. Meet the others.
 if num_processes > 1:

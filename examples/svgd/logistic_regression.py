@@ -12,13 +12,14 @@ and the precision has an exponential prior with mean 100, as in Liu and Wang (20
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from run_records import say, say_end, say_start
 from sklearn.datasets import load_breast_cancer
 
 from srunbook import initialize_distributed
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
 
 
 def load() -> tuple[Rows, Rows]:
-    """Rows to train on, and rows to test with: the same on every process."""
+    """Return rows to train on, and rows to test with: the same on every process."""
     measures, benign = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(measures))
     train = order[TEST_ROWS:]
@@ -49,7 +50,7 @@ def load() -> tuple[Rows, Rows]:
 
 # [model]
 def log_prior(x: jax.Array) -> jax.Array:
-    """Of (log precision, coefficients)."""
+    """Return the log density of (log precision, coefficients), shape (32,)."""
     log_precision, coefficients = x[0], x[1:]
     precision = jnp.exp(log_precision)
     spread = 0.5 * (len(coefficients) * log_precision - precision * jnp.sum(coefficients**2))
@@ -57,7 +58,7 @@ def log_prior(x: jax.Array) -> jax.Array:
 
 
 def log_likelihood(x: jax.Array, rows: Rows) -> jax.Array:
-    """Of the labels of some rows."""
+    """Return the log likelihood of the labels of some rows."""
     return jax.nn.log_sigmoid(rows.labels * (rows.features @ x[1:])).sum()
 
 
@@ -65,13 +66,13 @@ def log_likelihood(x: jax.Array, rows: Rows) -> jax.Array:
 
 
 def predict(particles: np.ndarray, rows: Rows) -> tuple[float, float]:
-    """Share of right answers, and mean log probability of the true labels; all particles vote."""
+    """Return the share of right answers, and the mean log probability of the true labels; all particles vote."""
     votes = jax.nn.sigmoid(rows.labels[:, None] * (rows.features @ particles[:, 1:].T)).mean(axis=1)
     return float((votes > 0.5).mean()), float(jnp.log(votes).mean())
 
 
 def starts(key: jax.Array, n: int) -> jax.Array:
-    """Where particles start: near 0, where the prior holds the coefficients."""
+    """Draw the particles to start from, shape (n, 32): near 0, where the prior holds the coefficients."""
     return 0.1 * jax.random.normal(key, (n, DIMENSIONS))
 
 
@@ -83,7 +84,8 @@ def main() -> None:
     train, test = load()
 
     with initialize_distributed() as info:
-        say_start(info)
+        rank, host = f"rank {info.process_id}/{info.num_processes}", os.environ.get("SLURMD_NODENAME", "localhost")
+        print(f"{rank} start host={host} device={jax.default_backend()} framework=jax-{jax.__version__}", flush=True)
         # [sampler]
         steps = optax.adam(optax.cosine_decay_schedule(0.05, options.steps))
         sampler = SVGD(
@@ -97,10 +99,11 @@ def main() -> None:
         # [/sampler]
         if info.is_coordinator:
             right, score = predict(result.particles, test)
-            say(f"{options.particles} particles on {info.global_device_count} devices")
-            say(f"right answers in {TEST_ROWS} test rows: {right:.3f}")
-            say(f"mean log probability of the labels: {score:.3f}")
-        say_end(info, result)
+            print(f"{options.particles} particles on {info.global_device_count} devices")
+            print(f"right answers in {TEST_ROWS} test rows: {right:.3f}")
+            print(f"mean log probability of the labels: {score:.3f}")
+        params = hashlib.sha256(result.particles.tobytes()).hexdigest()[:12]
+        print(f"{rank} end steps={result.steps} params={params}", flush=True)
 
 
 if __name__ == "__main__":

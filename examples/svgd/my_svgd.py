@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from srunbook import initialize_distributed
-from srunbook.svgd import SVGD, phase_type
+from srunbook import initialize_distributed, phase_type
+from srunbook.svgd import SVGD
 
 # Before the first use of JAX: this finds the other processes.
 dist_info = initialize_distributed()

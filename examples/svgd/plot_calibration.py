@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from srunbook.formats import read_measurement
+from srunbook.measurements import read_measurement
 
 RESULTS = Path("..", "..", "bench", "results")
 BINS = 20

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook.formats import read_measurement
+from srunbook.measurements import read_measurement
 
 results = Path("../../bench/results")
 found = read_measurement(results / "svgd_scaling.json")

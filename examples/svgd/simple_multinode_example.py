@@ -12,20 +12,19 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from srunbook import initialize_distributed
-from srunbook.svgd import phase_type
+from srunbook import initialize_distributed, phase_type
 
 POINTS = 256  # of the grid, on each device
 heights = np.array([1.16, 0.51, 0.35, 0.3, 1.52, 1.62, 0.4, 1.8, 0.85, 2.13, 0.77, 0.94, 0.42, 0.55, 0.2, 0.4])
 
 
 def log_density(x):
-    """Log density of the logarithm of the rate, as in my_svgd.py."""
+    """Return the log density of the logarithm of the rate, as in my_svgd.py."""
     return phase_type.coalescent_height(5, rate=jnp.exp(x)).log_prob(heights).sum() - x**2 / 8
 
 
 def run_my_computation(dist_info):
-    """Mean and standard deviation of the rate; every process calls this, and gets the same."""
+    """Compute mean and standard deviation of the rate; every process calls this, and gets the same."""
     mesh = jax.make_mesh((dist_info.global_device_count,), ("grid",), axis_types=(AxisType.Auto,))
 
     # One global array: each process makes only the part that lies on its own devices.

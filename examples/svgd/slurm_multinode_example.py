@@ -1,4 +1,4 @@
-"""Distributed SVGD with what a long job needs: options, progress, checkpoints, stop signals, run records.
+"""Distributed SVGD with what a long job needs: options, progress, checkpoints, stop signals, rank lines.
 
     python slurm_multinode_example.py --steps 100
     srunbook simulate --nodes 2 --ntasks-per-node 2 -- python slurm_multinode_example.py
@@ -13,6 +13,7 @@ Exit status: 0 finished, 2 an option is wrong, 75 stopped by a signal and saved:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 from pathlib import Path
 
@@ -20,11 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from run_records import say, say_end, say_start
 
-from srunbook import initialize_distributed
+from srunbook import initialize_distributed, phase_type
 from srunbook.checkpoint import Checkpoints, StopSignal
-from srunbook.svgd import SVGD, phase_type
+from srunbook.svgd import SVGD
 
 SAMPLES = 5  # at each locus
 RATE, MUTATION = 2.0, 3.0  # the truth behind the synthetic observations
@@ -34,7 +34,7 @@ OWN_FOLDER = Path("checkpoints") / JOB if JOB else None
 
 # [options]
 def parse() -> argparse.Namespace:
-    """Reads the options, before JAX is started: who misspells one hears so at once."""
+    """Read the options before JAX starts: a misspelt one fails at once."""
     parser = argparse.ArgumentParser(description="Distributed SVGD for a coalescent model.", allow_abbrev=False)
     parser.add_argument("--particles", type=int, default=128, help="any number; it need not fit the devices")
     parser.add_argument("--steps", type=int, default=100, help="in all, also those before a restart")
@@ -61,7 +61,7 @@ def parse() -> argparse.Namespace:
 
 
 def observe(loci: int) -> tuple[np.ndarray, np.ndarray]:
-    """Heights of genealogies, and numbers of differing sites of others: the same numbers on every process."""
+    """Make heights of genealogies, and numbers of differing sites of others: the same on every process."""
     random = np.random.default_rng(2026)
     lineages = np.arange(SAMPLES, 1, -1)
     waits = random.exponential(2 / (RATE * lineages * (lineages - 1)), (2, loci, SAMPLES - 1))
@@ -71,12 +71,12 @@ def observe(loci: int) -> tuple[np.ndarray, np.ndarray]:
 
 # [model]
 def log_prior(x: jax.Array) -> jax.Array:
-    """Normal, wide, of the logarithms of both rates."""
+    """Return the log density of a wide normal prior, of the logarithms of both rates."""
     return -jnp.sum(x**2) / 8
 
 
 def log_likelihood(x: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Log likelihood of the observations at logarithms of the rates, shape (2,)."""
+    """Return the log likelihood of the observations at logarithms of the rates, shape (2,)."""
     heights, counts = data
     rate, mutation = jnp.exp(x)
     genealogies = phase_type.coalescent_height(SAMPLES, rate)
@@ -91,10 +91,13 @@ def main() -> None:
     options = parse()
     # [run]
     dist_info = initialize_distributed()
-    say_start(dist_info)
+    rank = f"rank {dist_info.process_id}/{dist_info.num_processes}"
+    host, job = os.environ.get("SLURMD_NODENAME", "localhost"), f" job={JOB}" if JOB else ""
+    devices = "device=cpu backend=gloo" if jax.default_backend() == "cpu" else "device=cuda backend=nccl"
+    print(f"{rank} start host={host} {devices} framework=jax-{jax.__version__}{job}", flush=True)
     if dist_info.is_coordinator:
-        say(f"{options.particles} particles on {dist_info.global_device_count} devices")
-        say_where_it_starts(options)
+        print(f"{options.particles} particles on {dist_info.global_device_count} devices", flush=True)
+        print_first_step(options)
 
     sampler = SVGD(
         log_prior,
@@ -115,7 +118,8 @@ def main() -> None:
             stop=stop,  # SIGTERM, SIGUSR1, SIGUSR2: all processes save the same step
             timing_log=options.timing_log,
         )
-        say_end(dist_info, result)
+        params = hashlib.sha256(result.particles.tobytes()).hexdigest()[:12]
+        print(f"{rank} end steps={result.steps} params={params}", flush=True)
         if dist_info.is_coordinator:
             report(result, options)
         if result.stopped:
@@ -123,28 +127,29 @@ def main() -> None:
     # [/run]
 
 
-def say_where_it_starts(options: argparse.Namespace) -> None:
-    """What process 0 says of the folder of checkpoints before the run."""
+def print_first_step(options: argparse.Namespace) -> None:
+    """Print the step that the run starts from."""
     folder = options.checkpoint_dir
     saved = Checkpoints(folder).steps() if folder else []
     if saved:
-        say(f"goes on after step {saved[-1]}, from {folder}")
+        print(f"goes on after step {saved[-1]}, from {folder}", flush=True)
     elif folder != OWN_FOLDER:  # somebody named it
-        say(f"no checkpoint in {folder}, starts at step 0")
+        print(f"no checkpoint in {folder}, starts at step 0", flush=True)
 
 
 def report(result, options: argparse.Namespace) -> None:
-    """What process 0 says and writes at the end."""
+    """Print the result, and write the particles where --output names a file."""
     if result.first_step:
-        say(f"went on after step {result.first_step}")
+        print(f"went on after step {result.first_step}", flush=True)
     if result.stopped:
         folder = options.checkpoint_dir
         saved = f"which is saved; to go on: --checkpoint-dir {folder} and the same options"
-        say(f"stopped after step {result.steps}, {saved if folder else 'not saved: it had no --checkpoint-dir'}")
+        what = saved if folder else "not saved: it had no --checkpoint-dir"
+        print(f"stopped after step {result.steps}, {what}", flush=True)
     for name, truth, logs in zip(("rate", "mutation"), (RATE, MUTATION), result.particles.T, strict=True):
-        say(f"{name} {np.exp(logs).mean():.3f} +- {np.exp(logs).std():.3f} (it was {truth})")
+        print(f"{name} {np.exp(logs).mean():.3f} +- {np.exp(logs).std():.3f} (it was {truth})", flush=True)
     for timing in result.slow_processes:
-        say(f"slow: process {timing.process_id} on {timing.host}")
+        print(f"slow: process {timing.process_id} on {timing.host}", flush=True)
     if options.output and not result.stopped:
         np.savez(options.output, particles=result.particles, steps=result.steps)
 

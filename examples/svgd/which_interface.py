@@ -28,7 +28,7 @@ LOADED = Path("/proc/self/maps")  # the libraries that this process has in its m
 
 
 def sent() -> dict[str, int]:
-    """Bytes that each interface of this node has sent."""
+    """Return the bytes that each interface of this node has sent."""
     rows = (line.partition(":") for line in COUNTERS.read_text(encoding="ascii").splitlines()[2:])
     return {name.strip(): int(numbers.split()[8]) for name, _, numbers in rows}
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from srunbook import simulate
-from srunbook.formats import EndRecord, parse_records
+from srunbook.ranklog import RankEnd, parse_rank_lines
 
 
 def train(folder, *arguments):
@@ -21,8 +21,8 @@ def train(folder, *arguments):
     result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line or "Resuming" in line))
-    ends = [record for record in parse_records(result.output.splitlines()) if isinstance(record, EndRecord)]
-    (fingerprint,) = {record.params_sha256 for record in ends}
+    ends = [line for line in parse_rank_lines(result.output.splitlines()) if isinstance(line, RankEnd)]
+    (fingerprint,) = {end.params for end in ends}
     return fingerprint
 
 

@@ -51,7 +51,7 @@ figure.figimage(picture)
 
 # %%
 # On four processes, two on each of two nodes.
-# The number before each line is that of the node; a process says its own rank in its `record` line.
+# The number before each line is that of the node; a process says its own rank in its rank line.
 
 four, _ = train(nodes=2, processes=2)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import socket
 import sys
@@ -163,30 +162,12 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def start_record(device: torch.device) -> None:
-    """Says who this process is."""
-    line = {
-        "event": "start",
-        "rank": dist.get_rank(),
-        "world_size": dist.get_world_size(),
-        "local_rank": int(os.environ["LOCAL_RANK"]),
-        "host": host(),
-        "pid": os.getpid(),
-        "backend": dist.get_backend(),
-        "device": device.type,
-        "framework": f"torch {torch.__version__}",
-        "job": os.environ.get("SLURM_JOB_ID"),
-    }
-    say("record " + json.dumps(line))
-
-
-def end_record(model: nn.Module, steps: int) -> None:
-    """Says how many steps this process made, and gives a fingerprint of its parameters."""
+def fingerprint(model: nn.Module) -> str:
+    """Return the first 12 digits of the SHA-256 of the parameters: equal where all bits are."""
     digest = hashlib.sha256()
     for value in model.state_dict().values():
         digest.update(value.cpu().numpy().tobytes())
-    line = {"event": "end", "rank": dist.get_rank(), "steps": steps}
-    say("record " + json.dumps({**line, "params_sha256": digest.hexdigest()}))
+    return digest.hexdigest()[:12]
 
 
 # The data ------------------------------------------------------------------------
@@ -316,12 +297,17 @@ def prepare(settings: argparse.Namespace, complaint: ValueError | None, build: A
         if complaint:
             raise complaint
     nodes = check_world()
-    start_record(device)
-    if dist.get_rank() == 0:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+    say(
+        f"rank {rank}/{world} start host={host()} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} "
+        f"device={device} backend={dist.get_backend()} framework=torch-{torch.__version__}{job}"
+    )
+    if rank == 0:
         say(start_line(device, nodes))
 
     images, test_images, classes = from_rank_0(lambda: DATASETS[settings.dataset](settings.data_dir))
-    world, batch_size = dist.get_world_size(), settings.batch_size
+    batch_size = settings.batch_size
     with one_voice():
         if len(images) < world:
             raise ValueError(f"{world} processes for {len(images)} images to train on: start fewer")
@@ -368,7 +354,7 @@ def fit(training: Training, train: Callable[[Training, int], tuple[float, float,
 
     `more` are objects with a state to save, beside the model and the optimizer.
     """
-    settings, rank = training.settings, dist.get_rank()
+    settings, rank, world = training.settings, dist.get_rank(), dist.get_world_size()
     parts = {"model": training.model.module, "optimizer": training.optimizer, **more}
     history = resume(training, parts)
     steps = 0
@@ -388,7 +374,8 @@ def fit(training: Training, train: Callable[[Training, int], tuple[float, float,
                 save(settings.checkpoint_dir, {**saved, "epoch": epoch, "history": history})
     if rank == 0:
         draw_curves(settings.checkpoint_dir, history)
-    end_record(training.model.module, steps)
+    params = fingerprint(training.model.module)
+    say(f"rank {rank}/{world} end steps={steps} loss={history[-1]['train_loss']:.4f} params={params}")
     leave(0)
 
 

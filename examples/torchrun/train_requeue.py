@@ -11,6 +11,7 @@ from the newest checkpoint at the very step. This one program needs `srunbook`:
 
 Its exit status: 0 finished, 75 stopped by a signal and saved, 78 a restart would not help.
 Where torchrun ends with 1 instead, rank 0 has written it into a file for the job script.
+Needs train_distributed.py, image_data.py and epoch_files.py beside it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from train_distributed import (
     Parser,
     SimpleConvNet,
     Training,
-    end_record,
     evaluate,
+    fingerprint,
     floats,
     leave,
     one_voice,
@@ -178,7 +179,8 @@ def main() -> None:
     first = progress.step
     with StopSignal() as stop:
         run(progress, stop, training.settings.save_every)
-    end_record(training.model.module, progress.step - first)
+    params = fingerprint(training.model.module)
+    say(f"rank {rank}/{world} end steps={progress.step - first} params={params}")
     leave(0)
 
 

@@ -6,7 +6,7 @@
     sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.
-Needs train_distributed.py and image_data.py beside it.
+Needs train_distributed.py, image_data.py and epoch_files.py beside it.
 """
 
 from __future__ import annotations

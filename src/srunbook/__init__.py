@@ -4,12 +4,12 @@ Each room is a module of its own and is imported by name, so that this import st
 
     from srunbook import simulate, slurm
 
-`initialize_distributed` is here as well, for it is the first line of a program; it is loaded when it is asked for.
+`initialize_distributed` can be imported from here, too, since it is the first call of a program; it is loaded on use.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers take it for true, and importing `typing` would cost more than all the rest
+TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would cost more than all the rest
 if TYPE_CHECKING:
     from srunbook.distributed import initialize_distributed
 

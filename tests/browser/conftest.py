@@ -21,12 +21,12 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves files without a line for each request."""
 
     def log_message(self, format, *args):
-        """Says nothing."""
+        """Say nothing."""
 
 
 @pytest.fixture(scope="session")
 def site():
-    """Address of the served site.
+    """Serve the site; yield its address.
 
     Raises:
         pytest.fail.Exception: The site was not built.
@@ -45,7 +45,7 @@ def site():
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless Chromium of this machine.
+    """Start a headless Chromium of this machine.
 
     Raises:
         pytest.fail.Exception: There is none.
@@ -62,7 +62,7 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, site):
-    """Opens a page of the site in a window of its own; at the end, no other host must have been asked for anything."""
+    """Open a page of the site in a window of its own; at the end, no other host must have been asked for anything."""
     contexts, asked = [], []
 
     def opener(name, *, width=1280, scheme="light"):
@@ -87,12 +87,12 @@ def open_page(browser, site):
 
 @pytest.fixture(scope="session")
 def page_names():
-    """All pages of the site but those that Sphinx makes by itself."""
+    """Return all pages of the site but those that Sphinx makes by itself."""
     names = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
     return [name for name in names if name not in ("404.html", "genindex.html", "py-modindex.html", "search.html")]
 
 
 @pytest.fixture(scope="session")
 def included():
-    """Which pages show which file, as the build reported it."""
+    """Return which pages show which file, as the build reported it."""
     return json.loads(SITE.with_name("site-included.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ MAIN_PAGES = [
     "performance/how-we-measure.html",
     "reference/glossary.html",
     "reference/formats.html",
-    "reference/api-formats.html",
+    "reference/api-ranklog.html",
     "about/contributing.html",
     "search.html",
 ]
@@ -35,12 +35,12 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "r
 
 
 def violations(page):
-    """What axe complains about on a page."""
+    """Return what axe complains about on a page."""
     return Axe().run(page, options=RULES).response["violations"]
 
 
 def blocks(page):
-    """The files that a page shows whole: path and frame of each."""
+    """Return the files that a page shows whole: path and frame of each."""
     page.add_style_tag(content=".sd-tab-content { display: block !important }")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     for box in page.locator("article .code-file").all():
@@ -49,7 +49,7 @@ def blocks(page):
 
 
 def each(page, names, site):
-    """Goes to one page after the other."""
+    """Go to one page after the other."""
     for name in names:
         assert page.goto(site + name).ok, name
         yield name

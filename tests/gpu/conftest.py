@@ -18,7 +18,7 @@ SEES_A_GPU = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the mark known."""
+    """Make the mark known."""
     config.addinivalue_line("markers", "needs_gpu(framework, *modules): needs a GPU, and what sees it")
 
 

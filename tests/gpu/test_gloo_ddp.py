@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from srunbook import simulate
-from srunbook.formats import Configuration, Measurement, StartRecord, parse_records, read_measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.ranklog import RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +35,7 @@ def train(folder: Path, backend: str, *options: str) -> Result:
 
 
 def column(folder: Path, name: str) -> list[float]:
-    """A column of metrics.csv."""
+    """Read a column of metrics.csv."""
     with (folder / "metrics.csv").open(encoding="utf-8") as file:
         return [float(row[name]) for row in csv.DictReader(file)]
 
@@ -45,8 +47,8 @@ def test_nccl_trains_as_gloo_does(tmp_path: Path) -> None:
 
     assert result.returncode == 0, result.failure
     assert on_cpu.returncode == 0, on_cpu.failure
-    start = next(record for record in parse_records(result.output.splitlines()) if isinstance(record, StartRecord))
-    assert (start.device, start.backend) == ("cuda", "nccl")
+    start = next(line for line in parse_rank_lines(result.output.splitlines()) if isinstance(line, RankStart))
+    assert (start.device, start.backend) == ("cuda:0", "nccl")
     assert column(tmp_path / "gpu", "val_mae")[-1] == pytest.approx(column(tmp_path / "cpu", "val_mae")[-1], rel=0.05)
 
 
@@ -77,4 +79,5 @@ def test_throughput_beside_a_cpu(tmp_path: Path) -> None:
         ),
     )
 
-    assert [len(part.samples["samples_per_s"]) for part in read_measurement(RESULT).configurations] == [REPEATS] * 2
+    written = json.loads(RESULT.read_text(encoding="utf-8"))["configurations"]  # read_measurement needs pydantic
+    assert [len(part["samples"]["samples_per_s"]) for part in written] == [REPEATS] * 2

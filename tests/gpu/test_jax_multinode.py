@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from srunbook import simulate
-from srunbook.formats import StartRecord, parse_records
+from srunbook.ranklog import RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,20 +24,20 @@ pytestmark = pytest.mark.needs_gpu("jax")
 
 
 def on_gpu(program: Path, *arguments: str, platforms: str = "cuda", **environ: str) -> Result:
-    """Runs a program as one task of a node with one GPU."""
+    """Run a program as one task of a node with one GPU."""
     command = [sys.executable, program, *arguments]
     return simulate.run(command, nodes=1, gpus_per_node=1, timeout=110, env={"JAX_PLATFORMS": platforms, **environ})
 
 
 def test_query_finds_the_gpu() -> None:
-    """A process with one GPU has it as its local device, and its record says cuda and nccl."""
+    """A process with one GPU has it as its local device, and says so when it starts."""
     result = on_gpu(EXAMPLES / "query_v1.py")
 
     assert result.returncode == 0, result.failure
     assert re.search(r"# Local devices: \[ 1 \], \[CudaDevice\(id=0\)\]", result.output)
-    start = parse_records(result.output.splitlines())[0]
-    assert isinstance(start, StartRecord)
-    assert (start.device, start.backend) == ("cuda", "nccl")
+    start = parse_rank_lines(result.output.splitlines())[0]
+    assert isinstance(start, RankStart)
+    assert start.device == "cuda:0"
 
 
 def test_query_v2_passes_the_number_of_the_gpu() -> None:
@@ -65,7 +65,7 @@ def test_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert result.returncode == 0, result.failure
     expected = {"allreduce.py": "has y=[1.]", "allreduce_modern.py": "has y=1.0 with jit"}
-    assert expected.get(program, '"event": "end"') in result.output
+    assert expected.get(program, "rank 0/1 end") in result.output
 
 
 def test_training_on_a_gpu_equals_training_on_a_cpu() -> None:

@@ -6,14 +6,14 @@ Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src pyth
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from srunbook.formats import read_measurement
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "bench" / "results" / "svgd_gpu.json"
@@ -22,7 +22,7 @@ MOST = 3.0
 
 
 def environment() -> dict[str, str]:
-    """The environment without what would hide a GPU from JAX."""
+    """Return the environment without what would hide a GPU from JAX."""
     return {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
 
 
@@ -35,7 +35,7 @@ def test_a_step_is_near_its_floor(tmp_path: Path, pytestconfig: pytest.Config) -
     path = RESULT if pytestconfig.getoption("--record") else tmp_path / "svgd_gpu.json"
     command = [sys.executable, ROOT / "bench" / "svgd_speed.py", "--particles=16384", "--dimensions=16"]
     subprocess.run([*command, f"--output={path}"], env=environment(), check=True)
-    measurement = read_measurement(path)
+    measurement = json.loads(path.read_text(encoding="utf-8"))  # read_measurement needs pydantic
 
-    assert "device" in measurement.machine
-    assert measurement.configurations[0].median("times_floor") <= MOST
+    assert "device" in measurement["machine"]
+    assert statistics.median(measurement["configurations"][0]["samples"]["times_floor"]) <= MOST

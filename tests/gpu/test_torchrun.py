@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from srunbook import simulate
-from srunbook.formats import EndRecord, StartRecord, parse_records
+from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs_gpu("torch", "matplotlib")
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generated files in the form of MNIST, so that nothing has to be installed: a bright square for each class."""
+    """Generate files in the form of MNIST, so that nothing has to be installed: a bright square for each class."""
     folder = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     for name, count in (("train", 1280), ("t10k", 200)):
@@ -42,7 +42,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_gpu(program: str, images: Path, folder: Path, *arguments: str, gpus: int = 1) -> Result:
-    """Runs a program with one torchrun and one process, on the GPU or without it."""
+    """Run a program with one torchrun and one process, on the GPU or without it."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
     options = ["--dataset=mnist", f"--data-dir={images}", f"--checkpoint-dir={folder}", "--epochs=3", *arguments]
     env = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
@@ -64,10 +64,10 @@ def test_program_takes_the_gpu_and_nccl(program: str, images: Path, tmp_path: Pa
     assert result.returncode == 0, result.failure
     assert on_cpu.returncode == 0, on_cpu.failure
     assert "on 1 GPUs (nodes x processes: 1 x 1, backend: nccl)" in result.output
-    start, end = parse_records(result.output.splitlines())
-    assert isinstance(start, StartRecord)
-    assert isinstance(end, EndRecord)
-    assert (start.device, start.backend) == ("cuda", "nccl")
+    start, end = parse_rank_lines(result.output.splitlines())
+    assert isinstance(start, RankStart)
+    assert isinstance(end, RankEnd)
+    assert (start.device, start.backend) == ("cuda:0", "nccl")
     assert losses(tmp_path / "gpu")[0] == pytest.approx(losses(tmp_path / "cpu")[0], rel=0.02)
     assert float(re.findall(r"Test Accuracy: ([\d.]+)%", result.output)[-1]) > 80
 

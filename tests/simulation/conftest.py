@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 import textwrap
 import time
 import uuid
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.compile_cache import share_compile_cache
+from support.preloaded import preloaded
 
 GONE_SECONDS = 2.0
 """How long after its end a simulation's processes may still be seen."""
 
 
 class Survivors:
-    """Finds what a test has started, by a tag in the environment or on the command line.
+    """Find what a test has started, by a tag in the environment or on the command line.
 
     Args:
         tag: The tag. It is unique, for other simulations may run on this machine.
@@ -28,7 +31,7 @@ class Survivors:
         self.tag = tag
 
     def find(self) -> dict[int, str]:
-        """Maps each living process that carries the tag to its command line."""
+        """Map each living process that carries the tag to its command line."""
         found = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -38,7 +41,7 @@ class Survivors:
         return found
 
     def none_within(self, seconds: float = GONE_SECONDS) -> bool:
-        """Waits until there is none; False when there still is one after that time."""
+        """Wait until there is none; return False when there still is one after that time."""
         deadline = time.monotonic() + seconds
         while self.find():
             if time.monotonic() > deadline:
@@ -47,9 +50,18 @@ class Survivors:
         return True
 
 
+@pytest.fixture(scope="session")
+def compiled_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the programs that tests start share what JAX compiles; not where they are recorded, for that takes time."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.config.getoption("--record"):
+            share_compile_cache(patch, tmp_path_factory.mktemp("compiled"))
+        yield
+
+
 @pytest.fixture
 def survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Survivors]:
-    """Tags everything that the test starts, and kills at the end what is left of it."""
+    """Tag everything that the test starts, and kill at the end what is left of it."""
     tag = f"tag-{uuid.uuid4().hex}"
     monkeypatch.setenv("SRUNBOOK_TEST_TAG", tag)
     search = Survivors(tag)
@@ -61,7 +73,7 @@ def survivors(monkeypatch: pytest.MonkeyPatch) -> Iterator[Survivors]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[[str], list[str]]:
-    """Writes a Python program and returns the command that runs it."""
+    """Write a Python program and return the command that runs it."""
 
     def write(source: str, name: str = "program.py") -> list[str]:
         path = tmp_path / name
@@ -69,3 +81,21 @@ def program(tmp_path: Path) -> Callable[[str], list[str]]:
         return [sys.executable, str(path)]
 
     return write
+
+
+@pytest.fixture(scope="session")
+def forked_python(pytestconfig: pytest.Config) -> Iterator[Path]:
+    """Give an interpreter that has imported torch and Lightning; with --full and --record it is the plain one."""
+    if pytestconfig.getoption("--full") or pytestconfig.getoption("--record"):
+        yield Path(sys.executable)
+        return
+    with tempfile.TemporaryDirectory() as folder, preloaded(Path(folder)) as python:
+        yield python
+
+
+@pytest.fixture(scope="module")
+def quick_start(forked_python: Path) -> Iterator[None]:
+    """Let everything that the tests of a module run start from the interpreter of `forked_python`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(forked_python))
+        yield

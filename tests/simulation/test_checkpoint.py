@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ import pytest
 from srunbook import simulate
 from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
 
-RANKS = {"nodes": 2, "ntasks_per_node": 2}
 ROWS = 12
 
 TORCH = """
@@ -67,28 +68,43 @@ while time.monotonic() < deadline:
 
 
 def framework(name):
-    """The first lines of a program."""
+    """Return the first lines of a program."""
     pytest.importorskip(name)
     return {"torch": TORCH, "jax": JAX}[name] + MAKE
 
 
 def stops(result):
-    """Step and signal at which each rank said that it stops."""
+    """Return step and signal at which each rank said that it stops."""
     found = [re.findall(r"^stopped at (\d+) for (\w+)$", rank.output, re.MULTILINE) for rank in result.ranks]
     assert all(len(lines) == 1 for lines in found), result.output
     return [(int(lines[0][0]), lines[0][1]) for lines in found]
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [(["SIGTERM", "SIGTERM"], "SIGTERM"), (["SIGUSR1"], "SIGUSR1"), (["SIGUSR2", "SIGTERM"], "SIGUSR2")],
-)
-@pytest.mark.parametrize("name", ["torch", "jax"])
-def test_signal_to_one_rank(program, tmp_path, name, numbers, said):
-    """A signal to one rank, also when another follows, stops all ranks at the same step, with one checkpoint."""
-    command = [*program(framework(name) + LOOP), str(tmp_path / "saved"), "2", *numbers]
+full = pytest.mark.full
 
-    result = simulate.run(command, **RANKS, timeout=90)
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "said", "layout"),
+    [
+        ("torch", ["SIGUSR2", "SIGTERM"], "SIGUSR2", "1,1"),
+        ("jax", ["SIGTERM", "SIGTERM"], "SIGTERM", "1,1"),
+        ("jax", ["SIGUSR1"], "SIGUSR1", "1,1"),
+        *(
+            pytest.param(name, *signals, "2,2", marks=full)
+            for name in ("torch", "jax")
+            for signals in (
+                (["SIGTERM", "SIGTERM"], "SIGTERM"),
+                (["SIGUSR1"], "SIGUSR1"),
+                (["SIGUSR2", "SIGTERM"], "SIGUSR2"),
+            )
+        ),
+    ],
+)
+def test_signal_to_one_rank(program, tmp_path, name, numbers, said, layout):
+    """A signal to one rank, also when another follows, stops all ranks at the same step, with one checkpoint."""
+    command = [*program(framework(name) + LOOP), str(tmp_path / "saved"), "1", *numbers]
+
+    result = simulate.run(command, ntasks_per_node=layout, timeout=90)
 
     ((step, stopped_for),) = set(stops(result))
     assert stopped_for == said
@@ -96,18 +112,26 @@ def test_signal_to_one_rank(program, tmp_path, name, numbers, said):
     assert not result.timed_out
     assert result.returncode == EXIT_STOPPED, result.failure
     assert Checkpoints(tmp_path / "saved").steps() == [step]
-    assert Checkpoints(tmp_path / "saved").restore().tensors["mine"].tolist() == [step] * 4
+    assert Checkpoints(tmp_path / "saved").restore().tensors["mine"].tolist() == [step] * len(result.ranks)
 
 
-def test_without_agreement(program, tmp_path):
-    """Without the agreement, only the rank that got the signal stops, and it waits for the others in vain."""
-    alone = framework("torch") + LOOP.replace("stop.requested(step)", "stop._noted")
-    command = [*program(alone), str(tmp_path / "saved"), "2", "SIGTERM"]
+@pytest.fixture(scope="module")
+def without_agreement(tmp_path_factory):
+    """Start a run that hangs, and let it wait while other tests run; yield its directory and its future result."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("alone")
+    source = framework("torch") + LOOP.replace("stop.requested(step)", "stop._noted")
+    (folder / "program.py").write_text(source)
+    command = [sys.executable, str(folder / "program.py"), str(folder / "saved"), "1", "SIGTERM"]
+    with ThreadPoolExecutor(1) as pool:
+        yield folder / "saved", pool.submit(simulate.run, command, nodes=2, timeout=15)
 
-    result = simulate.run(command, **RANKS, timeout=15)
 
-    assert result.timed_out or result.returncode != EXIT_STOPPED
-    assert Checkpoints(tmp_path / "saved").steps() == []
+@pytest.fixture(scope="module", autouse=True)
+def _waiting(request):
+    """Begin the wait with the first test of this file, if the test that needs it will run."""
+    if any(item.path == request.path and item.name == "test_without_agreement" for item in request.session.items):
+        request.getfixturevalue("without_agreement")
 
 
 def test_made_before_initialize(program, tmp_path):
@@ -174,9 +198,18 @@ SAVE = {"torch": SAVE_TORCH, "jax": SAVE_JAX}
 RESTORE = {"torch": RESTORE_TORCH, "jax": RESTORE_JAX}
 
 
-@pytest.mark.parametrize(("name", "saved_by"), [("jax", 1), ("jax", 2), ("jax", 4), ("torch", 4)])
-def test_sharded_on_other_numbers(program, tmp_path, name, saved_by):
-    """A state sharded over some processes is restored on 1, 2 and 4, equal on each rank."""
+@pytest.mark.parametrize(
+    ("name", "saved_by", "restored_by"),
+    [
+        ("jax", 2, (1,)),
+        pytest.param("jax", 1, (1, 2, 4), marks=full),
+        pytest.param("jax", 2, (1, 2, 4), marks=full),
+        pytest.param("jax", 4, (1, 2, 4), marks=full),
+        pytest.param("torch", 4, (1, 2, 4), marks=full),
+    ],
+)
+def test_sharded_on_other_numbers(program, tmp_path, name, saved_by, restored_by):
+    """A state sharded over some processes is restored on other numbers of them, equal on each rank."""
     start = framework(name) + f"ROWS = {ROWS}\n" + SAVE[name]
     # gloo may abort a process that ends by itself.
     leave = "\nif count > 1: barrier()\nos._exit(0)\n" if name == "torch" else ""
@@ -186,11 +219,11 @@ def test_sharded_on_other_numbers(program, tmp_path, name, saved_by):
 
     result = simulate.run([*save, directory], ntasks_per_node=saved_by, timeout=90)
     assert result.returncode == 0, result.failure
-    for restored_by in (1, 2, 4):
-        result = simulate.run([*restore, directory], ntasks_per_node=restored_by, timeout=90)
+    for count in restored_by:
+        result = simulate.run([*restore, directory], ntasks_per_node=count, timeout=90)
 
         assert result.returncode == 0, result.failure
-        assert [rank.stdout.splitlines()[-1] for rank in result.ranks] == ["right True True"] * restored_by
+        assert [rank.stdout.splitlines()[-1] for rank in result.ranks] == ["right True True"] * count
     assert len(list((tmp_path / "saved").glob("*/*.safetensors"))) == saved_by
 
 
@@ -216,7 +249,9 @@ print("saved", flush=True)
 """
 
 
-@pytest.mark.parametrize(("victim", "kill_at"), [(1, 1), (1, 5), (0, 2), (0, 9)])
+@pytest.mark.parametrize(
+    ("victim", "kill_at"), [(0, 9), *(pytest.param(*case, marks=full) for case in ((1, 1), (1, 5), (0, 2)))]
+)
 def test_a_rank_is_killed_within_a_save(program, tmp_path, victim, kill_at):
     """When a rank is killed while all save, the other ends with an error, and the checkpoint before is whole."""
     command = [*program(framework("torch") + KILL), str(tmp_path / "saved"), str(kill_at), str(victim)]
@@ -227,3 +262,12 @@ def test_a_rank_is_killed_within_a_save(program, tmp_path, victim, kill_at):
     assert "saved" not in result.output
     assert Checkpoints(tmp_path / "saved").restore().step == 1
     assert np.array_equal(Checkpoints(tmp_path / "saved").restore().tensors["rows"], [4, 4])
+
+
+def test_without_agreement(without_agreement):
+    """Without the agreement, only the rank that got the signal stops, and it waits for the others in vain."""
+    directory, running = without_agreement
+    result = running.result()
+
+    assert result.timed_out or result.returncode != EXIT_STOPPED
+    assert Checkpoints(directory).steps() == []

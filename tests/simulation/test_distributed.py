@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from srunbook import simulate
+from srunbook.simulate._checks import derived_ports, fresh_job_id
 
 pytest.importorskip("jax")
 
@@ -37,18 +41,43 @@ say(rank=info.process_id, world=info.num_processes, local=info.local_device_coun
 """
 
 
+def run_ranks(folder, source, *argv, **options):
+    """Run a program from a folder on two nodes, without killing the rest when one process fails.
+
+    Returns:
+        The result, and what each rank said.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "program.py").write_text(PROGRAM + source)
+    options = {"nodes": 2, "timeout": 90, "kill_on_bad_exit": False, **options}
+    result = simulate.run([sys.executable, str(folder / "program.py"), *argv], **options)
+    # No ^ before it: a greeting of gloo, which comes in pieces, may stand before it on the line.
+    said = [[json.loads(text) for text in re.findall(r"said (\{.*)$", rank.output, re.M)] for rank in result.ranks]
+    return result, said
+
+
 @pytest.fixture
-def ranks(program):
-    """Runs a program on two nodes, without killing the rest when one process fails; gives what each said."""
+def ranks(tmp_path):
+    """Run a program on two nodes, without killing the rest when one process fails; return what each said."""
+    return functools.partial(run_ranks, tmp_path)
 
-    def run(source, *argv, **options):
-        options = {"nodes": 2, "timeout": 90, "kill_on_bad_exit": False, **options}
-        result = simulate.run([*program(PROGRAM + source), *argv], **options)
-        # No ^ before it: a greeting of gloo, which comes in pieces, may stand before it on the line.
-        said = [[json.loads(text) for text in re.findall(r"said (\{.*)$", rank.output, re.M)] for rank in result.ranks]
-        return result, said
 
-    return run
+@pytest.fixture(scope="module")
+def waiting(request, tmp_path_factory):
+    """Run side by side what mostly waits: the cases of `WAITING` that this session will need, four at a time."""
+    names = [item.callspec.params["name"] for item in request.session.items if is_waiting(item, request.path)]
+    place = tmp_path_factory.mktemp("waiting")
+    with ThreadPoolExecutor(4) as pool:
+        yield {
+            name: pool.submit(run_ranks, place / str(number), source, *argv, **options)
+            for number, name in enumerate(dict.fromkeys(names))
+            for source, argv, options in [WAITING[name]]
+        }
+
+
+def is_waiting(item, path):
+    """Return whether a test takes its result from `waiting`."""
+    return item.path == path and "waiting" in item.fixturenames
 
 
 def test_step(ranks):
@@ -64,22 +93,13 @@ def test_step(ranks):
         assert said[rank] == [{**first, "rank": rank, "first": rank == 0, "address": address}]
 
 
+@pytest.mark.full
 def test_cpus_of_the_task(ranks):
     """Where nothing else says how many, a process has a CPU device for each CPU of its task."""
     result, said = ranks("del os.environ['JAX_NUM_CPU_DEVICES']\n" + SAY, cpus_per_task=3)
 
     assert result.returncode == 0, result.failure
     assert [one["local"] for (one,) in said] == [3, 3]
-
-
-def test_open_files(ranks):
-    """A process may open as many files as its hard limit allows, for each device is a connection."""
-    low = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 900))\n"
-    after = "initialize_distributed(timeout=60)\nsay(limits=resource.getrlimit(resource.RLIMIT_NOFILE))"
-    result, said = ranks(low + after)
-
-    assert result.returncode == 0, result.failure
-    assert [one["limits"] for (one,) in said] == [[900, 900], [900, 900]]
 
 
 def test_single(ranks):
@@ -92,7 +112,7 @@ def test_single(ranks):
     assert said[0][0]["address"] is None
 
 
-def test_arguments(ranks, reader):
+def test_arguments(ranks):
     """Explicit arguments are enough where srun's variables are missing."""
     source = """
 for name in list(os.environ):
@@ -101,7 +121,8 @@ for name in list(os.environ):
 info = initialize_distributed(coordinator_address=sys.argv[1], num_processes=2, process_id=rank, timeout=60)
 say(rank=info.process_id, everywhere=info.global_device_count, source=info.source)
 """
-    result, said = ranks(source, f"127.0.0.1:{reader.free_port()}")
+    with fresh_job_id(["127.0.0.1"]) as job_id:  # its port is one that no other simulation has
+        result, said = ranks(source, f"127.0.0.1:{derived_ports(job_id)[0]}")
 
     assert result.returncode == 0, result.failure
     assert said == [[{"rank": rank, "everywhere": 2, "source": "arguments"}] for rank in range(2)]
@@ -148,7 +169,15 @@ else:
 
 
 @pytest.mark.parametrize(
-    ("how", "victim"), [("raise", 0), ("raise", 1), ("plain", 1), ("exit", 0), ("kill", 0), ("kill", 1)]
+    ("how", "victim"),
+    [
+        ("raise", 0),
+        ("plain", 1),
+        ("exit", 0),
+        ("kill", 0),
+        pytest.param("raise", 1, marks=pytest.mark.full),
+        pytest.param("kill", 1, marks=pytest.mark.full),
+    ],
 )
 def test_one_rank_fails(ranks, how, victim):
     """When one rank raises, leaves or is killed, the other ends at once, with a status and the reason."""
@@ -165,14 +194,6 @@ def test_one_rank_fails(ranks, how, victim):
     if how in ("raise", "plain"):
         assert "ValueError: no data" in other.output
         assert result.ranks[victim].stderr.count("ValueError: no data") == 1
-
-
-def test_without_the_watch(ranks):
-    """With JAX alone, the same exception leaves the other rank waiting."""
-    source = FAILS.replace("initialize_distributed(timeout=60)", "__import__('jax').distributed.initialize()")
-    result, _ = ranks(source, "plain", "1", timeout=8)
-
-    assert result.timed_out
 
 
 SECONDS = 5
@@ -214,28 +235,57 @@ def server(silent):
     threading.Thread(target=accept, daemon=True).start()
 """
 
-ERRORS = {
-    "after JAX has started": (
+BEFORE_THE_START = [
+    ("del os.environ['SLURM_PROCID']\ncall()", r"SLURM_PROCID not set.*srun python"),
+    (
+        "del os.environ['SLURM_JOB_ID']\nos.environ.pop('SLURM_JOBID', None)\ncall()",
+        r"SLURM_JOB_ID is not: half of a Slurm environment.*srun python",
+    ),
+    ("os.environ['SLURM_HET_SIZE'] = '2'\ncall()", r"SLURM_HET_SIZE.*srun --het-group=0"),
+    ("call(timeout='3')", r"timeout='3': it is a number of seconds.*timeout=120.*srun"),
+    ("call(timeout=0)", r"timeout=0: it is a number of seconds.*timeout=120"),
+    (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\ncall(cpu_devices=16)",
+        r"16 CPU devices in each of 2 processes need 512 connections .* 300 files \(ulimit -Hn\)"
+        r".*cpu_devices=8\).*JAX_NUM_CPU_DEVICES=8; srun.*--set devices_per_process=8\.",
+    ),
+    (
         "import jax.numpy as jnp\njnp.zeros(3)\ncall()",
-        {},
         r"JAX was used before initialize_distributed\(\).*SLURM_NTASKS.*srun",
     ),
+]
+"""Wrong uses that are found before a process waits for another, each with what it says."""
+
+
+def test_errors_before_the_start(ranks):
+    """A wrong use that needs no other process to be seen raises at once, and names the variable and the line."""
+    one_by_one = """
+import traceback
+environ = dict(os.environ)
+for source in json.loads(sys.argv[1]) if rank == 0 else []:
+    try:
+        exec(source)
+    except DistributedError as error:
+        say(error=str(error))
+    os.environ.clear()
+    os.environ.update(environ)
+"""
+    sources = json.dumps([source for source, _ in BEFORE_THE_START])
+    result, (said, _) = ranks(f"SECONDS = {SECONDS}\n{CALL}{one_by_one}", sources)
+
+    took, errors = said[::2], said[1::2]
+    assert len(errors) == len(BEFORE_THE_START), result.output
+    for (_, message), error in zip(BEFORE_THE_START, errors, strict=True):
+        assert re.search(message, error["error"])
+    assert max(one["seconds"] for one in took) < SLACK
+
+
+ERRORS = {
     "after JAX's own call": (
         "jax.distributed.initialize()\ncall()",
         {},
         r"jax\.distributed\.initialize\(\) was called before.*srun",
     ),
-    "half a Slurm environment": (
-        "del os.environ['SLURM_PROCID']\ncall()",
-        {},
-        r"SLURM_PROCID not set.*srun python",
-    ),
-    "no job id": (
-        "del os.environ['SLURM_JOB_ID']\nos.environ.pop('SLURM_JOBID', None)\ncall()",
-        {},
-        r"SLURM_JOB_ID is not: half of a Slurm environment.*srun python",
-    ),
-    "heterogeneous job": ("call()", {"SLURM_HET_SIZE": "2"}, r"SLURM_HET_SIZE.*srun --het-group=0"),
     "unreachable coordinator": (
         "call() if rank else sys.exit(3)",
         {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1:9999"},
@@ -281,14 +331,6 @@ ERRORS = {
         {},
         r"rank \d met the others at \S+, but JAX has not found the devices of all: .* within 5 s.*srun --exclude",
     ),
-    "too many connections": (
-        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\ncall(cpu_devices=16)",
-        {},
-        r"16 CPU devices in each of 2 processes need 512 connections .* 300 files \(ulimit -Hn\)"
-        r".*cpu_devices=8\).*JAX_NUM_CPU_DEVICES=8; srun.*--set devices_per_process=8\.",
-    ),
-    "a timeout as text": ("call(timeout='3')", {}, r"timeout='3': it is a number of seconds.*timeout=120.*srun"),
-    "no timeout": ("call(timeout=0)", {}, r"timeout=0: it is a number of seconds.*timeout=120"),
     "other arguments in the second call": (
         "initialize_distributed(timeout=60)\ncall(port=5000)",
         {},
@@ -297,14 +339,37 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors(ranks, name):
+ONLY_FULL = ("unknown name", "a silent server", "a server that hangs up")
+"""Cases that the tests of the rendezvous have with threads."""
+
+WAITING = {
+    name: (f"SECONDS = {SECONDS}\n{CALL}{source}", (), {"env": environ})
+    for name, (source, environ, _) in ERRORS.items()
+}
+WAITING["JAX alone"] = (
+    FAILS.replace("initialize_distributed(timeout=60)", "__import__('jax').distributed.initialize()"),
+    ("plain", "1"),
+    {"timeout": 8},
+)
+
+
+@pytest.mark.parametrize("name", ["JAX alone"])
+def test_without_the_monitor(waiting, name):
+    """With JAX alone, the same exception leaves the other rank waiting."""
+    result, _ = waiting[name].result()
+
+    assert result.timed_out
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] if name in ONLY_FULL else []) for name in ERRORS]
+)
+def test_errors(waiting, name):
     """Every wrong use ends in time, with an exception that names the variable and the line that mends it."""
-    source, environ, message = ERRORS[name]
-    result, said = ranks(f"SECONDS = {SECONDS}\n{CALL}{source}", env=environ)
+    result, said = waiting[name].result()
 
     assert not result.timed_out
-    assert re.search(f"DistributedError: .*{message}", result.output), result.output
+    assert re.search(f"DistributedError: .*{ERRORS[name][2]}", result.output), result.output
     assert max(rank.returncode for rank in result.ranks) in (1, 3)
     took = [one["seconds"] for lines in said for one in lines]
     assert took
@@ -312,13 +377,17 @@ def test_errors(ranks, name):
 
 
 def test_as_many_devices_as_fit(ranks):
-    """With the number of devices that the error about connections names, the program runs."""
-    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
-    after = "say(everywhere=initialize_distributed(cpu_devices=8, timeout=60).global_device_count)\ntogether()"
+    """A process opens as many files as its hard limit allows, and so many devices as the error names fit into that."""
+    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
+    after = """
+info = initialize_distributed(cpu_devices=8, timeout=60)
+say(everywhere=info.global_device_count, limits=resource.getrlimit(resource.RLIMIT_NOFILE))
+together()
+"""
     result, said = ranks(few + after)
 
     assert result.returncode == 0, result.failure
-    assert said == [[{"everywhere": 16}]] * 2
+    assert said == [[{"everywhere": 16, "limits": [300, 300]}]] * 2
 
 
 STEPS = """

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import Case, check, check_comparison, check_complete
-
-from srunbook.formats import Mask, read_recording, recording_path
+from recording_files import read_recording, recording_path
+from support.comparing import Mask
+from support.failure_cases import Case, check, check_comparison, check_complete
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"

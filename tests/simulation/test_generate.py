@@ -13,9 +13,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
-from srunbook import jobs
-from srunbook.formats import EndRecord, parse_records
+from srunbook import generate
+from srunbook.cli.generate import command
+from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "generate_slurm_script.py"
@@ -43,8 +45,7 @@ STAND_INS = {
 def test_recorded_output(reader: Any, name: str) -> None:
     """What the page shows is what the program prints, line for line."""
     (source,) = [path for path in (PROGRAM, *CONFIGURATIONS) if path.name == name]
-    command = f"python {PROGRAM.name} {RECORDED[name]}"
-    run = reader.run(PROGRAM, command, beside=[source])
+    run = reader.run(PROGRAM, f"python {PROGRAM.name} {RECORDED[name]}", beside=[source])
 
     assert run.status == 0
     reader.compare(source, run, keep=lambda _line: True, masks=[])
@@ -55,21 +56,21 @@ def test_recorded_command_is_that_of_the_docstring(reader: Any) -> None:
     assert reader.commands(PROGRAM)[0] == f"python {PROGRAM.name} {RECORDED[PROGRAM.name]}"
 
 
-@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
-def test_configuration_makes_a_clean_script(path: Path, tmp_path: Path) -> None:
+def test_configurations_make_clean_scripts(tmp_path: Path) -> None:
     """Each example makes a script that shellcheck has nothing to say about; svgd.yaml wants its size by --set."""
-    size = ["--set", "nodes=2", "--set", "cpus_per_node=4"] if path.stem == "svgd" else []
-    script = tmp_path / "job.sbatch"
-    command = [sys.executable, PROGRAM, "--config", path, "--script", "train.py", *size, "--output", script]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    checked = subprocess.run(
-        [Path(sys.executable).with_name("shellcheck"), "--shell=bash", script], capture_output=True, text=True
-    )
-    noted = ["many systems let it open 1024 files" in line for line in made.stderr.splitlines()]
+    scripts = []
+    for path in CONFIGURATIONS:
+        size = ["--set", "nodes=2", "--set", "cpus_per_node=4"] if path.stem == "svgd" else []
+        scripts.append(tmp_path / f"{path.stem}.sbatch")
+        options = ["--config", str(path), "--script", "train.py", *size, "--output", str(scripts[-1])]
+        made = CliRunner().invoke(command, options)
+        noted = ["many systems let it open 1024 files" in line for line in made.stderr.splitlines()]
 
-    assert (made.returncode, made.stdout) == (0, "")
-    assert noted == [True] * (path.stem in MANY_CONNECTIONS)
-    assert checked.stdout == ""
+        assert (made.exit_code, made.stdout) == (0, ""), path.name
+        assert noted == [True] * (path.stem in MANY_CONNECTIONS), path.name
+    shellcheck = [Path(sys.executable).with_name("shellcheck"), "--shell=bash", *scripts]
+
+    assert subprocess.run(shellcheck, capture_output=True, text=True, check=False).stdout == ""
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
@@ -78,33 +79,34 @@ def test_configuration_tells_editors_of_its_schema(path: Path) -> None:
     first = path.read_text(encoding="utf-8").splitlines()[0]
     published = json.loads((ROOT / "docs" / "_static" / "job.schema.json").read_text(encoding="utf-8"))
 
-    assert first == f"# yaml-language-server: $schema={jobs.SCHEMA_URL}"
-    assert list(jsonschema.Draft202012Validator(published).iter_errors(jobs.read_config(path).values)) == []
+    assert first == f"# yaml-language-server: $schema={generate.SCHEMA_URL}"
+    assert list(jsonschema.Draft202012Validator(published).iter_errors(generate.read_config(path).values)) == []
 
 
 @pytest.mark.parametrize(
     ("framework", "program", "processes"),
     [
-        ("jax", "examples/jax_multinode/allreduce_modern.py", 1),
+        pytest.param("jax", "examples/jax_multinode/allreduce_modern.py", 1, marks=pytest.mark.full),
         ("jax", "examples/jax_multinode/allreduce_modern.py", 2),
-        ("torchrun", "examples/torchrun/train_distributed.py", 2),
+        ("torchrun", "tests/support/torch_ranks.py", 2),
+        pytest.param("torchrun", "examples/torchrun/train_distributed.py", 2, marks=pytest.mark.full),
     ],
 )
 def test_rendered_script_runs(framework: str, program: str, processes: int, tmp_path: Path) -> None:
-    """A rendered script trains, with the simulation in place of srun; every rank ends with its record."""
+    """With the simulation in place of srun, every rank of a rendered script starts, meets the others and ends."""
     for name, text in STAND_INS.items():
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
-    for path in (ROOT / program).parent.glob("*.py"):
+    for path in (ROOT / program).parent.glob("*.py") if "train" in program else [ROOT / program]:
         shutil.copy(path, tmp_path)
     environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
     made = subprocess.run(
         [
             *(sys.executable, PROGRAM, "--framework", framework, "--script", Path(program).name),
             *("--set", "nodes=2", "--set", "cpus_per_node=4", "--set", f"processes_per_node={processes}"),
-            *(["--", "--epochs=1"] if framework == "torchrun" else []),
+            *(["--", "--epochs=1"] if "train" in program else []),
         ],
         capture_output=True,
         text=True,
@@ -129,9 +131,9 @@ def test_rendered_script_runs(framework: str, program: str, processes: int, tmp_
         timeout=100,
         check=False,
     )
-    ends = [record for record in parse_records(result.stdout.splitlines()) if isinstance(record, EndRecord)]
+    ends = [record for record in parse_rank_lines(result.stdout.splitlines()) if isinstance(record, RankEnd)]
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert sorted(record.rank for record in ends) == list(range(2 * processes))
-    if framework == "torchrun":
+    if "train" in program:
         assert re.search(r"2 x 2", result.stdout)

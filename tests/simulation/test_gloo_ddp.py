@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import forked
 import h5py
 import numpy as np
 import pytest
 import torch
+from support import forked
+from support.comparing import Mask
 
-from srunbook.formats import Mask, StartRecord, parse_records
+from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "gloo_ddp"
@@ -71,15 +73,18 @@ class Tasks(forked.Forked):
     """Runs the training; the cached speeds are in `data` in its folder."""
 
     def __call__(self, ranks: int, *options: object, folder: Path | None = None, before: str = "") -> Outcome:
-        """Runs it with one task on each node, in a results folder of its own unless one is given."""
+        """Run it with one task on each node, in a results folder of its own unless one is given."""
         folder = folder or self.new_folder()
         argv = [str(EXAMPLES / "train_traffic.py"), f"--results={folder}", *map(str, options)]
         return Outcome(self.run(argv, nodes=ranks, processes=1, before=AS_TASK + before, environ={}), folder)
 
 
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
-    """The tasks."""
+def tasks(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
+    """Give a way to run the training as tasks."""
     with forked.forking(EXAMPLES) as process:
         yield Tasks(process, tmp_path_factory.mktemp("tasks"))
 
@@ -94,11 +99,17 @@ def largest_difference(one: Outcome, other: Outcome) -> float:
 
 @pytest.fixture(scope="module")
 def alone(tasks: Tasks) -> Outcome:
-    """The oracle: one rank that sees the whole batch, in float64."""
+    """Train the oracle: one rank that sees the whole batch, in float64."""
     return tasks(1, *SMALL, "--double")
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.fixture(scope="module")
+def two_ranks(tasks: Tasks) -> Outcome:
+    """Train on two ranks, with --resume and nothing to resume, and with variables that a job script has exported."""
+    return tasks(2, *SMALL, "--resume", before="e.update(RANK='0', LOCAL_RANK='0', WORLD_SIZE='1')\n")
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_parameters_are_those_of_one_rank(ranks: int, alone: Outcome, tasks: Tasks) -> None:
     """On any number of ranks the same global batch leads to the same parameters and metrics, up to rounding."""
     outcome = tasks(ranks, *SMALL, "--double")
@@ -106,16 +117,21 @@ def test_parameters_are_those_of_one_rank(ranks: int, alone: Outcome, tasks: Tas
     assert outcome.fingerprint
     assert largest_difference(outcome, alone) < IN_FLOAT64
     assert outcome.metrics == alone.metrics
-    starts = [record for record in parse_records(outcome.text.splitlines()) if isinstance(record, StartRecord)]
+    starts = [line for line in parse_rank_lines(outcome.text.splitlines()) if isinstance(line, RankStart)]
     assert [(start.rank, start.host, start.epochs) for start in starts] == [(r, f"node{r}", 2) for r in range(ranks)]
+    kinds = {(start.local_rank, start.device, start.backend, start.framework, start.job) for start in starts}
+    assert kinds == {(0, "cpu", "gloo", f"torch-{torch.__version__}", "17")}
+    assert len({start.pid for start in starts} - {None}) == ranks
 
 
 def test_parameters_in_float32(tasks: Tasks) -> None:
-    """In float32 the parameters of one rank and of four differ by rounding."""
+    """In float32 the parameters of one rank and of four differ by rounding; a second run on four has the same bits."""
     few = ("--days=7", "--epochs=1", "--max-steps=5")
-    one, four = tasks(1, *few), tasks(4, *few)
+    one, four, again = tasks(1, *few), tasks(4, *few), tasks(4, *few)
 
     assert 0 < largest_difference(one, four) < IN_FLOAT32
+    assert again.fingerprint == four.fingerprint
+    assert again.metrics == four.metrics
 
 
 def test_comparison_sees_ranks_that_train_on_the_same_windows(alone: Outcome, tasks: Tasks) -> None:
@@ -154,34 +170,38 @@ def test_every_window_is_validated_once(alone: Outcome, tasks: Tasks) -> None:
     assert three.metrics == one.metrics
 
 
+@pytest.mark.full
 def test_second_run_is_the_same(tasks: Tasks) -> None:
-    """A second run on four ranks writes the same metrics.csv, timings aside, and ends with the same parameters."""
+    """A second run of 50 steps on four ranks has the same metrics, timings aside, and ends with the same parameters."""
     first, second = tasks(4, *SMALL), tasks(4, *SMALL)
 
     assert first.fingerprint == second.fingerprint
     assert first.metrics == second.metrics
-    assert [*first.table()[0]] == [
+
+
+def test_columns_of_the_metrics(alone: Outcome) -> None:
+    """The columns of metrics.csv are those that the page names, in this order."""
+    assert [*alone.table()[0]] == [
         *("epoch", "train_loss", "val_loss", "val_mae", "val_rmse", "epoch_time_sec", "throughput_samples_per_sec"),
         *("data_load_time_sec", "compute_time_sec", "gpu_util_avg", "cpu_util_avg"),
     ]
 
 
 def better_baseline(printed: str) -> float:
-    """The smaller val_mae of the baselines in the output of a training."""
+    """Return the smaller val_mae of the baselines in the output of a training."""
     return min(float(mae) for mae in re.findall(r"baseline .*val_mae ([\d.]+)", printed))
 
 
-def test_baselines_are_beaten(tasks: Tasks) -> None:
-    """After five epochs the training undercuts the better baseline by the margin, and files agree with logs."""
-    outcome = tasks(2, "--epochs=5")
+def test_files_agree_with_logs(two_ranks: Outcome) -> None:
+    """What rank 0 prints of an epoch is what the files hold, and each rank has a row of each epoch and a log."""
+    outcome = two_ranks
     printed = outcome.ranks[0]["stdout"]
-    epochs = re.findall(r"^epoch (\d+)/5  train_loss (\S+)  val_loss (\S+)  val_mae", printed, re.MULTILINE)
+    epochs = re.findall(r"^epoch (\d+)/2  train_loss (\S+)  val_loss (\S+)  val_mae", printed, re.MULTILINE)
 
-    assert float(outcome.metrics[-1]["val_mae"]) < (1 - MARGIN) * better_baseline(printed)
     assert epochs == [(row["epoch"], row["train_loss"], row["val_loss"]) for row in outcome.metrics]
-    assert [row["epoch"] for row in outcome.metrics] == [str(epoch) for epoch in range(1, 6)]
+    assert [row["epoch"] for row in outcome.metrics] == ["1", "2"]
     assert [(row["rank"], row["host"], row["epoch"]) for row in outcome.table("timings.csv")] == [
-        (str(rank), f"node{rank}", str(epoch)) for epoch in range(1, 6) for rank in (0, 1)
+        (str(rank), f"node{rank}", str(epoch)) for epoch in (1, 2) for rank in (0, 1)
     ]
     for rank, output in enumerate(outcome.ranks):
         log = (outcome.folder / f"rank_{rank}.log").read_text()
@@ -191,7 +211,7 @@ def test_baselines_are_beaten(tasks: Tasks) -> None:
 # Resume --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [3, pytest.param(2, marks=pytest.mark.full)])
 def test_resume_is_bit_identical(ranks: int, tasks: Tasks) -> None:
     """One epoch and a resume end with the parameters and the metrics of a training without a break, bit for bit."""
     options = ("--days=7", "--max-steps=25", f"--batch-size={24 * ranks}")
@@ -205,12 +225,10 @@ def test_resume_is_bit_identical(ranks: int, tasks: Tasks) -> None:
     assert [row["epoch"] for row in resumed.table("timings.csv")[::ranks]] == ["1", "2"]
 
 
-def test_resume_with_nothing_to_resume(tasks: Tasks) -> None:
+def test_resume_with_nothing_to_resume(two_ranks: Outcome) -> None:
     """With --resume a training begins where there is no checkpoint yet: a job script can always ask for it."""
-    outcome = tasks(2, *SMALL, "--resume")
-
-    assert len(outcome.metrics) == 2
-    assert "resuming" not in outcome.text
+    assert len(two_ranks.metrics) == 2
+    assert "resuming" not in two_ranks.text
 
 
 # Bad input -----------------------------------------------------------------------------------------------------------
@@ -262,14 +280,17 @@ def test_results_folder_that_cannot_be(obstacle: str, tmp_path: Path, tasks: Tas
 
 
 @pytest.mark.parametrize("damage", ["cut", "of another model"])
-def test_checkpoint_that_cannot_be_resumed(damage: str, tasks: Tasks) -> None:
+def test_checkpoint_that_cannot_be_resumed(damage: str, alone: Outcome, tasks: Tasks, tmp_path: Path) -> None:
     """A damaged checkpoint, and one of another model, are refused by name and kept."""
-    first = tasks(1, "--days=7", "--epochs=1", "--max-steps=2", *(["--hidden=8"] if damage != "cut" else []))
-    path = first.folder / "checkpoint_latest.pth"
+    if damage == "cut":
+        folder = shutil.copytree(alone.folder, tmp_path / "results")
+    else:
+        folder = tasks(1, "--days=7", "--epochs=1", "--max-steps=2", "--hidden=8").folder
+    path = folder / "checkpoint_latest.pth"
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:2000])
     content = path.read_bytes()
-    outcome = tasks(2, *SMALL, "--resume", folder=first.folder)
+    outcome = tasks(2, *SMALL, "--resume", folder=folder)
 
     assert outcome.statuses == [2, 2], outcome.text
     expected = f"{path} is damaged: delete it" if damage == "cut" else "is of another model"
@@ -301,12 +322,10 @@ def test_wrong_start_is_said_by_one_task(case: str, tasks: Tasks) -> None:
     assert message in outcome.errors[0]
 
 
-def test_variables_of_the_batch_shell_do_not_count(tasks: Tasks) -> None:
+def test_variables_of_the_batch_shell_do_not_count(two_ranks: Outcome) -> None:
     """RANK, LOCAL_RANK and WORLD_SIZE that a job script exported are overwritten by what Slurm says to each task."""
-    outcome = tasks(2, *SMALL, before="e.update(RANK='0', LOCAL_RANK='0', WORLD_SIZE='1')")
-
-    assert outcome.fingerprint
-    assert "DDP on 2 ranks on 2 nodes" in outcome.text
+    assert two_ranks.fingerprint
+    assert "DDP on 2 ranks on 2 nodes" in two_ranks.text
 
 
 def test_ranks_on_fewer_nodes_than_the_step_has(tasks: Tasks) -> None:
@@ -321,7 +340,7 @@ def test_ranks_on_fewer_nodes_than_the_step_has(tasks: Tasks) -> None:
 
 
 def write_table(path: Path, key: str, mph: np.ndarray, times: np.ndarray, **instead: np.ndarray) -> Path:
-    """Writes a generated file in the layout that pandas gives to METR-LA (`df`) and PEMS-BAY (`speed`)."""
+    """Write a generated file in the layout that pandas gives to METR-LA (`df`) and PEMS-BAY (`speed`)."""
     names = np.array([f"{400000 + sensor}".encode() for sensor in range(mph.shape[1])])
     parts = {"axis0": names, "axis1": times, "block0_items": names, "block0_values": mph, **instead}
     with h5py.File(path, "w") as file:
@@ -332,7 +351,7 @@ def write_table(path: Path, key: str, mph: np.ndarray, times: np.ndarray, **inst
 
 @pytest.fixture(scope="module")
 def traffic_data() -> Any:
-    """The module of the example."""
+    """Import the module of the example."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("traffic_data", EXAMPLES / "traffic_data.py")
@@ -347,7 +366,7 @@ def traffic_data() -> Any:
 
 @pytest.fixture(scope="module")
 def made(traffic_data: Any) -> Any:
-    """A week of synthetic speeds."""
+    """Make a week of synthetic speeds."""
     return traffic_data.make_speeds(days=7)
 
 
@@ -470,7 +489,8 @@ def name_slow_nodes(folder: Path) -> tuple[int, list[str]]:
 
 def test_slow_rank_is_named(tasks: Tasks) -> None:
     """Of three ranks the one that takes longer for each step is named, by its host, and no other."""
-    status, lines = name_slow_nodes(tasks(3, *SMALL, "--batch-size=48", before=SLOW).folder)
+    outcome = tasks(3, "--days=7", "--epochs=2", "--max-steps=8", "--batch-size=48", before=SLOW)
+    status, lines = name_slow_nodes(outcome.folder)
 
     assert status == 1
     assert [re.sub(r"[\d.]+ times", "x times", line) for line in lines[4:]] == [
@@ -493,15 +513,16 @@ def test_equal_ranks_are_not_slow(tmp_path: Path) -> None:
 # Through srun --------------------------------------------------------------------------------------------------------
 
 MASKS = (
-    Mask(r'"pid": \d+', '"pid": <pid>', "a fresh number for each process"),
-    Mask(r'"job": "\d+"', '"job": "<id>"', "a fresh number for each job"),
-    Mask(r'"params_sha256": "\w+"', '"params_sha256": "<hash>"', "processors round in different ways"),
+    Mask(r"pid=\d+", "pid=<pid>", "a fresh number for each process"),
+    Mask(r"job=\d+", "job=<id>", "a fresh number for each job"),
+    Mask(r"params=\w+", "params=<hash>", "processors round in different ways"),
+    Mask(r"loss=[\d.]+", "loss=<n>", "processors round in different ways"),
     Mask(r"(train_loss|val_loss|val_mae|val_rmse) [\d.]+", r"\1 <n>", "processors round in different ways"),
 )
 
 
 def test_commands_of_the_docstring_work(reader: Any) -> None:
-    """The commands at the top of the program run it, alone and as two tasks, and the last prints what was recorded."""
+    """The commands at the top of the program run, and undercut the better baseline; the last prints its recording."""
     program = EXAMPLES / "train_traffic.py"
     commands = reader.commands(program)
 

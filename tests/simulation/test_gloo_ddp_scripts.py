@@ -1,6 +1,6 @@
 """The helpers around the gloo training: the one that submits, and those that sum profiles and scaling up.
 
-On the real Slurm they run in tests/slurm.
+On the real Slurm they run in tests/cluster.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Folder:
         (path / "ddp_2node_cpu.sbatch").touch()
 
     def stand_in(self, name: str, text: str) -> None:
-        """Writes a stand-in."""
+        """Write a stand-in."""
         program = self.path / "bin" / name
         program.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
         program.chmod(0o755)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs the helper here."""
+        """Run the helper here."""
         environ = {**os.environ, "PATH": f"{self.path / 'bin'}:{os.environ['PATH']}"}
         command = ["bash", HELPER, *arguments]
         return subprocess.run(
@@ -66,7 +66,7 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A folder of somebody who wants to submit."""
+    """Make the folder of somebody who wants to submit."""
     return Folder(tmp_path)
 
 
@@ -215,7 +215,7 @@ def test_scaling_scripts_differ_in_the_batch() -> None:
 
 @pytest.fixture(scope="module")
 def profiles() -> Any:
-    """The module profile_summary of the example."""
+    """Import the module profile_summary of the example."""
     path = EXAMPLES / "profile_summary.py"
     spec = importlib.util.spec_from_file_location("profile_summary", path)
     assert spec
@@ -226,7 +226,7 @@ def profiles() -> Any:
 
 
 def trace(path: Path, work: float = 1.0) -> Path:
-    """Writes a trace of three steps: its parts take known times, in milliseconds, times `work`."""
+    """Write a trace of three steps: its parts take known times, in milliseconds, times `work`."""
     events = []
     for step in range(3):
         at = 1000.0 * 100 * step
@@ -276,7 +276,7 @@ def test_bottleneck_follows_the_rule(profiles: Any, ranks: Any, expected: str) -
 
 
 def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs a program of the example."""
+    """Run a program of the example."""
     command = [sys.executable, EXAMPLES / program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

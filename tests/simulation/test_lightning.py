@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from support.comparing import Mask
 
-from srunbook.formats import EndRecord, Mask, StartRecord, parse_records
+from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "examples" / "lightning" / "train.py"
@@ -24,12 +25,14 @@ MASKS = (
     Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
 )
 
+pytestmark = pytest.mark.usefixtures("quick_start")
+
 # What each command of the docstring prints ----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def commands(reader: Any) -> list[str]:
-    """The two commands at the top of the program: one process, and two nodes with two processes each."""
+    """Read the two commands at the top of the program: one process, and two nodes with two processes each."""
     found: list[str] = reader.commands(TRAIN)
     assert len(found) == 2
     return found
@@ -60,9 +63,9 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
     """Four processes on two nodes make 55 iterations, are one world, and end with the same parameters."""
     run = reader.run(TRAIN, commands[1])
     assert run.status == 0, run.text
-    records = list(parse_records(run.lines))
-    starts = [record for record in records if isinstance(record, StartRecord)]
-    ends = [record for record in records if isinstance(record, EndRecord)]
+    told = parse_rank_lines(run.lines)
+    starts = [line for line in told if isinstance(line, RankStart)]
+    ends = [line for line in told if isinstance(line, RankEnd)]
 
     assert iterations(run) == {"55 iterations"}
     assert sorted((one.rank, one.world_size, one.local_rank) for one in starts) == [
@@ -71,9 +74,13 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
         (2, 4, 0),
         (3, 4, 1),
     ]
-    assert {one.backend for one in starts} == {"gloo"}
+    assert {(one.backend, one.device, one.epochs) for one in starts} == {("gloo", "cpu", 2)}
+    assert {one.framework for one in starts} == {f"lightning-{version('lightning')}"}
+    assert len({one.pid for one in starts}) == 4
+    assert len({one.host for one in starts}) == 2
+    assert len({one.job for one in starts} - {None}) == 1
     assert {one.steps for one in ends} == {110}
-    assert len({one.params_sha256 for one in ends}) == 1
+    assert len({one.params for one in ends}) == 1
     assert len(ends) == 4
     reader.compare(TRAIN, run, lambda line: "Epoch " in line or "Training on" in line, MASKS)
 
@@ -110,8 +117,8 @@ STEP = {**JOB, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Evaluates an expression within the program, in a process of its own that imports Lightning once."""
+def ask(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Evaluate an expression within the program, in a process of its own that imports Lightning once."""
     folder = tmp_path_factory.mktemp("probe")
     with subprocess.Popen(
         [sys.executable, "-c", PROBE, str(TRAIN.parent)],
@@ -235,11 +242,11 @@ def test_learning_rate_follows_the_rule(tmp_path: Path, monkeypatch: pytest.Monk
     """With twice the batch the linear rule doubles the rate, and the warm-up reaches it step by step."""
     code = (
         f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r}); import train\n"
-        "class Spy(train.Records):\n"
+        "class Spy(train.RankLines):\n"
         "    def on_train_batch_start(self, trainer, module, batch, index):\n"
         "        if index < 4:\n"
         "            train.say(f\"rate {trainer.optimizers[0].param_groups[0]['lr']:.6f}\")\n"
-        "train.Records = Spy\n"
+        "train.RankLines = Spy\n"
         "train.main()\n"
     )
     monkeypatch.chdir(tmp_path)

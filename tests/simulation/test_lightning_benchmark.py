@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from srunbook.formats import read_measurement
+from srunbook.measurements import read_measurement
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "examples" / "lightning" / "benchmark.py"
@@ -25,7 +25,7 @@ Leave = Callable[..., Path]
 
 @pytest.fixture
 def leave(tmp_path: Path) -> Leave:
-    """Writes what train.py leaves of one configuration: for each job, the seconds of its epochs."""
+    """Write what train.py leaves of one configuration: for each job, the seconds of its epochs."""
 
     def write(name: str, nodes: int, devices: int, jobs: list[list[float] | None], **settings: Any) -> Path:
         folder = tmp_path / "outputs" / name
@@ -43,7 +43,7 @@ def leave(tmp_path: Path) -> Leave:
 
 @pytest.fixture
 def benchmark(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, int]]:
-    """Runs benchmark.py beside `outputs`; returns what it said, and its status."""
+    """Run benchmark.py beside `outputs`; return what it said, and its status."""
 
     def run(*arguments: str) -> tuple[str, int]:
         monkeypatch.chdir(tmp_path)
@@ -142,28 +142,28 @@ def nothing(folder: Path) -> str:
 
 
 def other_folder(folder: Path) -> str:
-    """A folder of something else."""
+    """Make a folder of something else."""
     (folder / "pictures").mkdir(parents=True)
     (folder / "notes.json").write_text("{}", encoding="utf-8")
     return "error: outputs holds nothing that train.py wrote, such as outputs/single_gpu/configuration.json"
 
 
 def one_level_too_deep(folder: Path) -> str:
-    """The folder of one configuration."""
+    """Make the folder of one configuration."""
     folder.mkdir()
     (folder / "configuration.json").write_text(json.dumps({"nodes": 1, "devices": 1}), encoding="utf-8")
     return f"error: outputs holds one configuration; give the folder above: --output_dir={folder.parent}"
 
 
 def broken_configuration(folder: Path) -> str:
-    """A configuration that is cut off."""
+    """Make a configuration that is cut off."""
     (folder / "single_gpu").mkdir(parents=True)
     (folder / "single_gpu" / "configuration.json").write_text('{"nodes": 1, ', encoding="utf-8")
     return "error: outputs/single_gpu/configuration.json is not as train.py writes it: "
 
 
 def foreign_configuration(folder: Path) -> str:
-    """A file of the same name that another program wrote."""
+    """Write a file of the same name that another program wrote."""
     (folder / "site").mkdir(parents=True)
     (folder / "site" / "configuration.json").write_text('{"nodes": "many", "devices": 4}', encoding="utf-8")
     return "error: outputs/site/configuration.json is not as train.py writes it: it begins with "
@@ -218,7 +218,7 @@ def test_unknown_name_ends_with_status_2(leave: Leave, benchmark: Any) -> None:
     assert "error: outputs has no multi_gpu; it has single_gpu" in said
 
 
-def test_it_reads_what_train_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_reads_what_train_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch, quick_start: None) -> None:
     """The files of a real training, with its settings, are what it reads."""
     run = reader.run(TRAIN, reader.commands(TRAIN)[0])
     assert run.status == 0, run.text

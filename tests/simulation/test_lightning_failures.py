@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import Case, check, check_comparison, check_complete
+from recording_files import read_recording, recording_path
+from support.comparing import Mask
+from support.failure_cases import Case, check, check_comparison, check_complete
 
 from srunbook import simulate
-from srunbook.formats import Mask, read_recording, recording_path
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
@@ -23,6 +24,8 @@ MASKS = (
     Mask(r"^\S+training_epoch_loop.py:\d+: ", "<place>: ", "where in its source Lightning warns"),
 )
 
+
+pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
     Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),

@@ -15,7 +15,7 @@ from srunbook import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "lightning"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 TOLERANCE = 1e-5
 """Largest difference of losses (relative) and parameters (absolute) between one process and two: 2e-7 was seen."""
@@ -34,9 +34,11 @@ MISTAKEN = (
 
 Run = dict[str, torch.Tensor]
 
+pytestmark = pytest.mark.usefixtures("quick_start")
+
 
 def alone(kept: Path, *command: str) -> Run:
-    """Runs a command as one process, outside of any job; returns what it kept."""
+    """Run a command as one process, outside of any job; return what it kept."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     environ = {**own, "OMP_NUM_THREADS": "1"}
     result = subprocess.run([*command], env=environ, capture_output=True, text=True, timeout=100, check=False)
@@ -46,7 +48,7 @@ def alone(kept: Path, *command: str) -> Run:
 
 
 def as_two_tasks(kept: Path, *command: str) -> Run:
-    """Runs a command as two tasks of a node; returns what rank 0 kept."""
+    """Run a command as two tasks of a node; return what rank 0 kept."""
     result = simulate.run([*command], ntasks_per_node=2, timeout=100, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     run: Run = torch.load(kept)
@@ -54,8 +56,8 @@ def as_two_tasks(kept: Path, *command: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """What each of the four programs kept."""
+def runs(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Run the four programs; return what each kept."""
     folder = tmp_path_factory.mktemp("launchers")
     kept = {name: folder / f"{name}.pt" for name in ("one", "srun", "torchrun", "lightning")}
     one, srun, torchrun, lightning = (
@@ -64,7 +66,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {
         "one": alone(kept["one"], sys.executable, one, str(kept["one"])),
         "srun": as_two_tasks(kept["srun"], sys.executable, srun, str(kept["srun"])),
-        "torchrun": alone(kept["torchrun"], *TORCHRUN, torchrun, str(kept["torchrun"])),
+        "torchrun": alone(kept["torchrun"], sys.executable, *TORCHRUN, torchrun, str(kept["torchrun"])),
         "lightning": as_two_tasks(kept["lightning"], sys.executable, lightning, str(kept["lightning"])),
     }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import re
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.comparing import Mask
 
 from srunbook import simulate
-from srunbook.formats import EndRecord, Mask, parse_records
+from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "lightning" / "train_requeue.py"
@@ -61,15 +65,15 @@ class Outcome:
     @property
     def stopped_after(self) -> int:
         """The iteration after which it says that it stops."""
-        (found,) = re.findall(r"Stopping after iteration (\d+): ", self.text)
+        (found,) = set(re.findall(r"Stopping after iteration (\d+): ", self.text))
         return int(found)
 
     @property
     def fingerprint(self) -> str:
         """The one fingerprint that both ranks print at the end, after all iterations."""
         assert self.status == 0, self.text
-        ends = [record for record in parse_records(self.text.splitlines()) if isinstance(record, EndRecord)]
-        ((steps, fingerprint),) = {(record.steps, record.params_sha256) for record in ends}
+        ends = [line for line in parse_rank_lines(self.text.splitlines()) if isinstance(line, RankEnd)]
+        ((steps, fingerprint),) = {(end.steps, end.params) for end in ends}
         assert (len(ends), steps) == (2, 2 * ITERATIONS)
         assert fingerprint
         return fingerprint
@@ -77,10 +81,22 @@ class Outcome:
 
 Start = Callable[..., Outcome]
 
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+def free_job() -> str:
+    """Find a job id from whose last digits Lightning makes a port that nobody listens at."""
+    while True:
+        job = random.randint(10_000, 99_999)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", 15_000 + job % 10_000))
+            return str(job)
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Starts two tasks of one job, again and again, with a stand-in for scontrol."""
+    """Give a way to start two tasks of one job, again and again, with a stand-in for scontrol."""
+    job = free_job()
     asked = tmp_path / "asked"
     asked.touch()
     scontrol = tmp_path / "bin" / "scontrol"
@@ -92,18 +108,18 @@ def start(tmp_path: Path) -> Start:
         *options: str, step: int = -1, signal: str = "SIGUSR1", loader: str = "resumable", folder: str = "outputs"
     ) -> Outcome:
         argv = [sys.executable, "-c", SIGNALLED, "--epochs=2", "--batch_size=128", *options]
-        environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": "17", "PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
+        environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
         environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
         result = simulate.run([*argv, f"--output_dir={tmp_path / folder}"], ntasks_per_node=2, timeout=100, env=environ)
         text = result.output + "".join(rank.output for rank in result.ranks if rank.returncode not in (0, 75))
-        return Outcome(result.returncode, text, asked.read_text(encoding="utf-8").splitlines())
+        return Outcome(result.returncode, text, asked.read_text(encoding="utf-8").replace(job, "JOB").splitlines())
 
     return run
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The fingerprint of a training that nothing stopped."""
+def undisturbed(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Train without a stop; return the fingerprint."""
     folder = tmp_path_factory.mktemp("undisturbed")
     argv = [sys.executable, str(PROGRAM), "--epochs=2", "--batch_size=128", f"--output_dir={folder / 'outputs'}"]
     result = simulate.run(argv, ntasks_per_node=2, timeout=100, env={"OMP_NUM_THREADS": "1"})
@@ -117,7 +133,7 @@ def test_nothing_is_lost_within_an_epoch(start: Start, undisturbed: str) -> None
     again = start()
 
     assert first.stopped_after == ITERATIONS + 10
-    assert first.requeues == again.requeues == ["requeue 17"]
+    assert first.requeues == again.requeues == ["requeue JOB"]
     assert "Epoch 1/2" not in again.text
     assert again.fingerprint == undisturbed
 

@@ -7,15 +7,16 @@ import re
 from pathlib import Path
 
 import pytest
+from recording_files import read_recording, recording_path
 
-from srunbook.formats import StartRecord, parse_records, read_recording, recording_path
+from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "slurm" / "lightning").glob("*.sbatch"))
 
 
 def directive(script: Path, name: str) -> str:
-    """The value of a directive."""
+    """Read the value of a directive."""
     (value,) = re.findall(rf"^#SBATCH --{name}=(\S+)", script.read_text(encoding="utf-8"), re.MULTILINE)
     return str(value)
 
@@ -50,8 +51,8 @@ def test_consecutive_scripts_differ_by_their_topic(first: str, second: str, line
 def test_iterations_of_the_recorded_jobs(name: str, world: int, iterations: int) -> None:
     """7,000 samples in batches of 32 are 219, 55 and 28 iterations on 1, 4 and 8 processes."""
     recording = read_recording(recording_path(ROOT / "slurm" / "lightning" / f"{name}.sbatch"))
-    starts = [record for record in parse_records(recording.output) if isinstance(record, StartRecord)]
+    starts = [line for line in parse_rank_lines(recording.output) if isinstance(line, RankStart)]
     counts = set(re.findall(r"Epoch \d+/10: (\d+) iterations", "\n".join(recording.output)))
 
-    assert {record.world_size for record in starts} == {world}
+    assert {start.world_size for start in starts} == {world}
     assert counts == {str(iterations)}

@@ -64,7 +64,7 @@ UNEQUAL = {
 
 
 def differences(generation: str) -> list[str]:
-    """Where the simulated environments of a generation are not the recorded ones."""
+    """List where the simulated environments of a generation are not the recorded ones."""
     data = json.loads((RECORDED / f"{generation}.json").read_text(encoding="utf-8"))
     found = []
     for entry in data["layouts"]:

@@ -6,13 +6,34 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from srunbook.cli import main
 
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
 
 
 def srunbook(*arguments):
-    """Runs the command."""
+    """Run the command in a process of its own."""
     return subprocess.run([*SRUNBOOK, *arguments], capture_output=True, text=True, check=False)
+
+
+def refused(*arguments):
+    """Run the command in this process, for what starts none; it has to refuse. Return its standard error."""
+    result = CliRunner().invoke(main, ["simulate", *arguments], prog_name="srunbook")
+
+    assert isinstance(result.exception, SystemExit)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr
+
+
+def test_bad_input_of_a_process():
+    """Bad input ends the process with 2, and with the explanation alone on standard error."""
+    done = srunbook("simulate", "--nodes", "0", "--", "true")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "srunbook simulate: the number of nodes is 0; it is 1 to 64, as in --nodes 2" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_only_the_product_on_stdout():
@@ -92,12 +113,7 @@ def test_all_options(tmp_path):
 )
 def test_bad_input(arguments, message):
     """Bad input is explained on standard error and returns 2."""
-    done = srunbook("simulate", *arguments.split())
-
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    assert done.returncode == 2
+    assert message in refused(*arguments.split())
 
 
 @pytest.mark.parametrize(
@@ -115,10 +131,7 @@ def test_bad_input_with_spaces(arguments, message, tmp_path, monkeypatch):
     log = tmp_path / "rank-7.log"
     log.touch()
 
-    done = srunbook("simulate", *arguments)
-
-    assert message in done.stderr
-    assert done.returncode == 2
+    assert message in refused(*arguments)
     assert log.exists()
 
 

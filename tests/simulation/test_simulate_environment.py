@@ -18,7 +18,7 @@ SHOW = ["sh", "-c", 'eval "echo $0"']
 
 
 def job(tasks_per_node=(2, 2), **changes):
-    """A job on as many nodes as the layout has."""
+    """Make a job on as many nodes as the layout has."""
     values = {
         "job_id": 17,
         "nodes": tuple(f"127.0.0.{number + 1}" for number in range(len(tasks_per_node))),
@@ -213,7 +213,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "slurm-variables.md"
 
 
 def documented():
-    """Maps each variable of the reference page to the text that describes it."""
+    """Map each variable of the reference page to the text that describes it."""
     entries = re.findall(r"^((?:`\w+`(?:, )?)+)\n: (.*)$", PAGE.read_text(), re.MULTILINE)
     return {name: text for names, text in entries for name in re.findall(r"`(\w+)`", names)}
 

@@ -1,7 +1,7 @@
 """Every entry about a failure of SVGD: the broken program prints its message again, and the mended one runs.
 
 `pytest tests/simulation/test_svgd_guide_failures.py --record` writes the recordings anew. The entry about the network
-needs nodes: tests/slurm/test_svgd.py.
+needs nodes: tests/cluster/test_svgd.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import Case, check, check_comparison, check_complete
-
-from srunbook.formats import Mask
+from support.comparing import Mask
+from support.failure_cases import Case, check, check_comparison, check_complete
 
 pytest.importorskip("optax")
 pytestmark = pytest.mark.timeout(300)

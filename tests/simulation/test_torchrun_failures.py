@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_cases import Case, check, check_comparison, check_complete
-
-from srunbook.formats import Mask
+from support.comparing import Mask
+from support.failure_cases import Case, check, check_comparison, check_complete
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
 NO_ANSWER = r"(Connection (closed|reset) by peer|Timed out waiting 6000ms for (recv|send) operation)"
@@ -38,6 +37,8 @@ MASKS = (
     Mask(r"hands out \d+ to \d+", "hands out <range>", "a setting of the system"),
 )
 
+
+pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
     Case("torch-interface-wrong/broken.py", ("Unable to find address for: \\^docker",), 1),

@@ -1,6 +1,6 @@
 """The job scripts of the torchrun guide, with Slurm's commands stood in for.
 
-On the real Slurm they run in tests/slurm and tests/faults.
+On the real Slurm they run in tests/cluster and tests/cluster/faults.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from srunbook.formats import EndRecord, parse_records
+from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "torchrun"
@@ -33,7 +33,7 @@ STAND_INS = {
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Callable[..., str]:
-    """Runs a job script, as published, with stand-ins for srun and scontrol; returns what it printed."""
+    """Run a job script, as published, with stand-ins for srun and scontrol; return what it printed."""
     for name, text in STAND_INS.items():
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ def test_script_trains(submit: Any, tmp_path: Path) -> None:
     """The script, as published, trains on two nodes with two processes each."""
     script = ROOT / "slurm" / "torchrun" / "run_distributed.sbatch"
     printed = submit(script, "--epochs=1", nodes=2, gpus=2, TEST_RUN="yes", job=25000)
-    ends = [record for record in parse_records(printed.splitlines()) if isinstance(record, EndRecord)]
+    ends = [line for line in parse_rank_lines(printed.splitlines()) if isinstance(line, RankEnd)]
 
     assert len(ends) == 4
     assert "on 4 CPU processes (nodes x processes: 2 x 2" in printed

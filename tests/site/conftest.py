@@ -7,13 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 PAGE = """\
 # A page
@@ -36,6 +36,14 @@ class Build:
     output: str
     site: Path
 
+    def complaints(self, text: str) -> list[str]:
+        """Return the warnings and errors, each of which fails a build, that contain a text."""
+        return [line for line in self.output.splitlines() if re.search("WARNING: |ERROR: ", line) and text in line]
+
+    def html(self, name: str = "index") -> str:
+        """Return the text of a page."""
+        return (self.site / f"{name}.html").read_text(encoding="utf-8")
+
 
 @dataclass(frozen=True)
 class TinySite:
@@ -44,25 +52,25 @@ class TinySite:
     root: Path
 
     def write(self, name: str, text: str) -> Path:
-        """Writes a file of the repository."""
+        """Write a file of the repository."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 
     def page(self, body: str) -> None:
-        """Writes the only page of the site."""
+        """Write the only page of the site."""
         self.write("docs/index.md", PAGE.format(body=body))
 
-    def pages(self, bodies: dict[str, str]) -> None:
-        """Writes several pages, each in a file of the name given."""
+    def pages(self, bodies: dict[str, str], also: Iterable[str] = ()) -> None:
+        """Write several pages, each in a file of the name given, and a list of them and of others."""
         for name, body in bodies.items():
             self.write(f"docs/{name}.md", f"# {name}\n\n{body}\n")
-        listed = "\n".join(bodies)
+        listed = "\n".join([*bodies, *also])
         self.page(f"```{{toctree}}\n{listed}\n```")
 
     def build(self, *options: str) -> Build:
-        """Builds the site as `nox -s docs` does."""
+        """Build the site as `nox -s docs` does."""
         site = self.root / "build" / "site"
         command = [sys.executable, "-m", "sphinx", "-j1", "-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees"]
         result = subprocess.run(
@@ -78,23 +86,36 @@ class TinySite:
         return Build(result.returncode, re.sub(r"\x1b\[[0-9;]*m", "", result.stdout), site)
 
 
-@pytest.fixture
-def tiny_site(tmp_path: Path) -> TinySite:
-    """A site of one page and one empty gallery."""
-    site = TinySite(tmp_path)
-    (tmp_path / "docs").mkdir()
-    for name in ("_ext", "_static", "_templates", "_inventories"):
-        (tmp_path / "docs" / name).symlink_to(ROOT / "docs" / name)
-    conf = (ROOT / "conf.py").read_text(encoding="utf-8")
-    site.write("conf.py", conf)
+def new_site(root: Path) -> TinySite:
+    """Make a site of one page and one empty gallery."""
+    site = TinySite(root)
+    (root / "docs" / "_static").mkdir(parents=True)
+    for path in (ROOT / "docs" / "_static").iterdir():
+        (root / "docs" / "_static" / path.name).symlink_to(path)
+    (root / "docs" / "_static" / "drawings").unlink()
+    for name in ("_ext", "_templates", "_inventories"):
+        (root / "docs" / name).symlink_to(ROOT / "docs" / name)
+    site.write("conf.py", (ROOT / "conf.py").read_text(encoding="utf-8"))
     site.write("examples/GALLERY_HEADER.rst", "Gallery\n=======\n")
     site.write("examples/guide/GALLERY_HEADER.rst", "Guide\n-----\n")
     site.page("Nothing yet.")
     return site
 
 
+@pytest.fixture
+def tiny_site(tmp_path: Path) -> TinySite:
+    """Make a site for one test."""
+    return new_site(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_site(tmp_path_factory: pytest.TempPathFactory) -> TinySite:
+    """Make a site that the tests of a module look at together, built once."""
+    return new_site(tmp_path_factory.mktemp("site"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that look at the real site."""
+    """Mark the tests that look at the real site."""
     for item in items:
         if "built_site" in getattr(item, "fixturenames", ()):
             item.add_marker("built")
@@ -102,7 +123,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def built_site() -> Path:
-    """The real site.
+    """Return the real site.
 
     Raises:
         pytest.fail.Exception: There is none.
@@ -116,6 +137,6 @@ def built_site() -> Path:
 
 @pytest.fixture(scope="session")
 def included(built_site: Path) -> dict[str, list[str]]:
-    """Which pages show which file, as the build of the real site reported it."""
+    """Return which pages show which file, as the build of the real site reported it."""
     report: dict[str, list[str]] = json.loads(built_site.with_name("site-included.json").read_text(encoding="utf-8"))
     return report

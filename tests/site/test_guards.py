@@ -14,7 +14,7 @@ JOB = "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n"
 
 
 def recording(source: str, **changes: object) -> str:
-    """The recording of a file with the given text."""
+    """Return the recording of a file with the given text."""
     fields = {
         "command": "sbatch job.sbatch",
         "where": "slurm",
@@ -24,6 +24,40 @@ def recording(source: str, **changes: object) -> str:
         "versions": {"slurm": "22.05.8", "jax": "0.10.2"},
     }
     return json.dumps(fields | changes)
+
+
+@pytest.fixture(scope="module")
+def faulty(shared_site):
+    """Build a site once that has a fault of every kind which leaves the build running."""
+    site, pages = shared_site, {}
+    site.write("slurm/job.sbatch", JOB)
+    site.write("slurm/job.recording.json", recording(JOB))
+    site.write("examples/guide/a.py", "def f():\n    pass\n")
+    pages |= {name: body for name, (body, _) in BLOCKS.items()}
+    pages["line"] = "One.\n\nTwo.\n\n```python\nimport jax\nprint(jax)\n```"
+    pages["commands"] = "\n\n".join(f"```console\n$ {command}\n```" for command in COMMANDS)
+    pages |= {name: f"```{{code-file}} {body}```" for name, (body, _) in DIRECTIVES.items()}
+    pages |= {name: f"```{{recorded}} slurm/job.sbatch\n{option}\n```" for name, (option, _) in MATCHES.items()}
+    for place, example in EXAMPLES.items():
+        site.write(place, example)
+    for name, where, text in RECORDED_WRONGLY:
+        site.write(name, text)
+        site.write(f"{name.partition('.')[0]}.recording.json", recording(JOB, where=where))
+    pages["wrong-recordings"] = "\n\n".join(f"```{{recorded}} {name}\n```" for name, _, _ in RECORDED_WRONGLY)
+    entries = {f"troubleshooting/{name}": ENTRY.replace(old, new, 1) for name, (old, new, _) in ENTRIES.items()}
+    entries |= {name: not_reproduced(message) for name, (message, _) in MESSAGES.items()}
+    for name, text in entries.items():
+        site.write(f"docs/{name}.md", text)
+    for name, (svg, _) in DRAWINGS.items():
+        site.write(f"docs/_static/drawings/{name}.svg", f"{HEAD}{svg}</svg>")
+        pages[f"drawing-{name}"] = f"```{{drawing}} {name}\n```"
+    site.pages(pages, also=entries)
+    return site.build()
+
+
+def test_site_with_faults_fails(faulty):
+    """A site whose pages have faults is not built with status 0."""
+    assert faulty.returncode != 0
 
 
 def test_clean_site_builds(tiny_site):
@@ -62,54 +96,39 @@ BLOCKS = {
 }
 
 
-def test_blocks_that_are_no_files(tiny_site):
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_that_is_no_file(faulty, name):
     """A code block typed into a page fails the build, however it is typed; its first line and the remedy are named."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.pages({name: body for name, (body, _) in BLOCKS.items()})
+    complaint = f"WARNING: {name}: code block that is no real file, beginning {BLOCKS[name][1]!r}: put the code into"
 
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    for name, (_, first) in BLOCKS.items():
-        complaint = f"WARNING: {name}: code block that is no real file, beginning {first!r}: put the code into a file"
-        assert complaint in build.output
+    assert faulty.complaints(complaint)
 
 
-def test_block_is_named_with_its_line(tiny_site):
+def test_block_is_named_with_its_line(faulty):
     """The complaint about a code block names the line of the page where it begins."""
-    tiny_site.page("One.\n\nTwo.\n\n```python\nimport jax\nprint(jax)\n```")
-
-    build = tiny_site.build()
-
-    assert "docs/index.md:7: WARNING: index: code block that is no real file" in build.output
+    assert faulty.complaints("docs/line.md:7: WARNING: line: code block that is no real file")
 
 
-def test_block_in_the_prose_of_an_example(tiny_site):
+INLINE = "# %%\n# .. code-block:: python\n#\n#    import invented\n\nprint(2)\n"
+DRESSED = "# %%\n# .. rst-class:: sphx-glr-script-out\n#\n# .. code-block:: none\n#\n#    invented\n\nprint(2)\n"
+IN_HEADER = ".. container:: sphx-glr-script-out\n\n   .. code-block:: none\n\n      invented in the header\n"
+EXAMPLES = {
+    "examples/guide/plot_a.py": PASSING + INLINE,
+    "examples/guide/plot_b.py": PASSING + DRESSED,
+    "examples/guide/GALLERY_HEADER.rst": f"Guide\n-----\n\n{IN_HEADER}",
+}
+
+
+def test_block_in_the_prose_of_an_example(faulty):
     """Code in the prose of an example fails the build, even if it dresses as captured output."""
-    inline = "# %%\n# .. code-block:: python\n#\n#    import invented\n\nprint(2)\n"
-    dressed = "# %%\n# .. rst-class:: sphx-glr-script-out\n#\n# .. code-block:: none\n#\n#    invented\n\nprint(2)\n"
-    tiny_site.write("examples/guide/plot_a.py", PASSING + inline)
-    tiny_site.write("examples/guide/plot_b.py", PASSING + dressed)
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    assert "plot_a.rst" in build.output
-    assert "beginning 'import invented'" in build.output
-    assert "plot_b.rst" in build.output
-    assert "beginning 'invented'" in build.output
+    assert "plot_a.rst" in faulty.complaints("gallery/guide/plot_a: code block that is no real file")[0]
+    assert faulty.complaints("gallery/guide/plot_a: code block that is no real file, beginning 'import invented'")
+    assert faulty.complaints("gallery/guide/plot_b: code block that is no real file, beginning 'invented'")
 
 
-def test_output_in_the_header_of_a_gallery(tiny_site):
+def test_output_in_the_header_of_a_gallery(faulty):
     """A gallery's own text holds no code, even if it dresses as what an example printed."""
-    dressed = ".. container:: sphx-glr-script-out\n\n   .. code-block:: none\n\n      invented\n"
-    tiny_site.write("examples/guide/GALLERY_HEADER.rst", f"Guide\n-----\n\n{dressed}")
-    tiny_site.write("examples/guide/plot_a.py", PASSING)
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    assert "gallery/guide/index: code block that is no real file, beginning 'invented'" in build.output
+    assert faulty.complaints("gallery/guide/index: code block that is no real file, beginning 'invented in the header'")
 
 
 COMMANDS = {
@@ -125,23 +144,18 @@ COMMANDS = {
 }
 
 
-def test_wrong_commands(tiny_site):
+def test_wrong_commands(faulty):
     """A command with an option that srunbook has not, or a file that is not there, fails the build."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.page("\n\n".join(f"```console\n$ {command}\n```" for command in COMMANDS))
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    complaints = [line for line in build.output.splitlines() if "index: command " in line]
+    complaints = faulty.complaints("WARNING: commands: command ")
     wanted = {command: complaint for command, complaint in COMMANDS.items() if complaint}
+
     assert len(complaints) == len(wanted), complaints
     for command, complaint in wanted.items():
         assert any(command in line.replace('"', "'") and complaint in line for line in complaints), command
 
 
 DIRECTIVES = {
-    "absent": ("slurm/absent.sbatch\n", "no file 'slurm/absent.sbatch'; slurm has job.sbatch"),
+    "absent": ("slurm/absent.sbatch\n", "no file 'slurm/absent.sbatch'; slurm has job.recording.json, job.sbatch"),
     "absolute": ("/etc/passwd\n", "'/etc/passwd' is no path from the root of the repository"),
     "parent": ("slurm/../conf.py\n", "is no path from the root of the repository"),
     "section": ("slurm/job.sbatch\n:section: x\n", "'# [x]' occurs 0 times, not once; sections: none"),
@@ -151,17 +165,10 @@ DIRECTIVES = {
 }
 
 
-def test_wrong_code_files(tiny_site):
+@pytest.mark.parametrize("name", DIRECTIVES)
+def test_wrong_code_file(faulty, name):
     """A file, section or object that is not there fails the build, and what is there is named."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.write("examples/guide/a.py", "def f():\n    pass\n")
-    tiny_site.pages({name: f"```{{code-file}} {body}```" for name, (body, _) in DIRECTIVES.items()})
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    for name, (_, complaint) in DIRECTIVES.items():
-        assert any(f"docs/{name}.md:3" in at and complaint in at for at in build.output.splitlines()), name
+    assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(DIRECTIVES[name][1]))
 
 
 # The gallery
@@ -209,7 +216,10 @@ def test_example_in_a_folder_without_header(tiny_site):
     assert "examples/other/plot_a.py did not run: its folder needs a GALLERY_HEADER.rst" in build.output
 
 
-@pytest.mark.parametrize("option", ["plot_gallery=0", "sphinx_gallery_conf.filename_pattern=nothing"])
+@pytest.mark.parametrize(
+    "option",
+    ["plot_gallery=0", pytest.param("sphinx_gallery_conf.filename_pattern=nothing", marks=pytest.mark.full)],
+)
 def test_skipped_example(tiny_site, option):
     """An example that the settings skip fails the build."""
     tiny_site.write("examples/guide/plot_a.py", PASSING)
@@ -252,14 +262,13 @@ def test_change_runs_its_drivers_again(tiny_site):
     tiny_site.write("examples/guide/plot_b.py", PASSING + note.format("b"))
 
     def runs() -> str:
-        """Builds, and returns which examples ran."""
+        """Build, and return which examples ran."""
         log.write_text("")
         build = tiny_site.build()
         assert build.returncode == 0, build.output
         return log.read_text()
 
     assert runs() == "ab"
-    assert runs() == ""
     tiny_site.page("Other prose.")
     assert runs() == ""
     tiny_site.write("examples/guide/common.py", "x = 2\n")
@@ -275,41 +284,33 @@ def test_change_runs_its_drivers_again(tiny_site):
 # Recordings
 
 
+COMMANDS_RECORDED = {
+    "plain": ("sbatch job.sbatch", "Ran"),
+    "arguments": ("sbatch job.sbatch --steps=3 --every=1", "Ran with --steps=3 --every=1"),
+    "squeue": ('squeue --me --format="%i %T"', "Ran"),
+}
+
+
 def test_recorded_output(tiny_site):
-    """A recording of the same bytes is shown with its stamp."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} slurm/job.sbatch\n:match: node2|<x>\n```")
+    """A recording of the same bytes is shown with its stamp; of the command it says only a script's arguments."""
+    pages = {}
+    for name, (command, _) in COMMANDS_RECORDED.items():
+        tiny_site.write(f"slurm/{name}/job.sbatch", JOB)
+        tiny_site.write(f"slurm/{name}/job.recording.json", recording(JOB, command=command))
+        option = ":match: node2|<x>\n" if name == "plain" else ""
+        shown = f"```{{recorded}} slurm/{name}/job.sbatch\n{option}```"
+        pages[name] = f"```{{code-file}} slurm/{name}/job.sbatch\n```\n\n{shown}"
+    tiny_site.pages(pages)
 
     build = tiny_site.build()
 
     assert build.returncode == 0, build.output
-    page = (build.site / "index.html").read_text()
-    assert page.count(">Ran on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
+    for name, (_, ran) in COMMANDS_RECORDED.items():
+        assert build.html(name).count(f">{ran} on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
+    page = build.html("plain")
     assert "node2 says &lt;hello&gt;" in page
     assert "node1 says" not in page
     assert '<span title="the lines that match node2|&lt;x&gt;">Shown: 1 of 2 lines.</span>' in page
-
-
-@pytest.mark.parametrize(
-    ("command", "ran"),
-    [
-        ("sbatch job.sbatch", "Ran"),
-        ("sbatch job.sbatch --steps=3 --every=1", "Ran with --steps=3 --every=1"),
-        ('squeue --me --format="%i %T"', "Ran"),
-    ],
-)
-def test_recorded_arguments(tiny_site, command, ran):
-    """A stamp says what else than its own lines a script was given; options of other commands are none of that."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.write("slurm/job.recording.json", recording(JOB, command=command))
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} slurm/job.sbatch\n```")
-
-    build = tiny_site.build()
-
-    assert build.returncode == 0, build.output
-    page = (build.site / "index.html").read_text()
-    assert page.count(f">{ran} on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
 
 
 def test_recording_that_comes_later(tiny_site):
@@ -326,46 +327,37 @@ def test_recording_that_comes_later(tiny_site):
     assert before.returncode == after.returncode == 0
 
 
-def test_recording_of_other_bytes(tiny_site):
-    """A recording of another version of the script fails the build."""
-    tiny_site.write("slurm/job.sbatch", JOB + "# changed\n")
-    tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```")
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    assert "slurm/job.recording.json was recorded from another version of the file" in build.output
-
-
-def test_recording_of_another_place(tiny_site):
-    """A recording that says Slurm beside a program, or anything else beside a job script, fails the build."""
-    for name, where in (("slurm/job.sbatch", "process"), ("examples/guide/a.py", "slurm")):
-        tiny_site.write(name, JOB)
-        tiny_site.write(f"{name.partition('.')[0]}.recording.json", recording(JOB, where=where))
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```{recorded} examples/guide/a.py\n```")
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    assert "slurm/job.recording.json says that it ran on process: a job script runs on slurm" in build.output
-    assert "examples/guide/a.recording.json says that it ran on slurm: a job script runs on slurm" in build.output
-
-
-@pytest.mark.parametrize(
-    ("option", "complaint"),
-    [(":match: node9", "no recorded line matches 'node9'"), (":match: (", "'(' is no regular expression")],
+RECORDED_WRONGLY = (
+    ("slurm/other/changed.sbatch", "slurm", JOB + "# changed\n"),
+    ("slurm/other/elsewhere.sbatch", "process", JOB),
+    ("examples/guide/b.py", "slurm", JOB),
 )
-def test_wrong_match(tiny_site, option, complaint):
+"""Files with recordings of `JOB`, and where these say that they ran."""
+
+
+def test_recording_of_other_bytes(faulty):
+    """A recording of another version of the script fails the build."""
+    assert faulty.complaints("slurm/other/changed.recording.json was recorded from another version of the file")
+
+
+def test_recording_of_another_place(faulty):
+    """A recording that says Slurm beside a program, or anything else beside a job script, fails the build."""
+    rule = "a job script runs on slurm, and nothing else does"
+
+    assert faulty.complaints(f"slurm/other/elsewhere.recording.json says that it ran on process: {rule}")
+    assert faulty.complaints(f"examples/guide/b.recording.json says that it ran on slurm: {rule}")
+
+
+MATCHES = {
+    "no-match": (":match: node9", "no recorded line matches 'node9'"),
+    "no-pattern": (":match: (", "'(' is no regular expression"),
+}
+
+
+@pytest.mark.parametrize("name", MATCHES)
+def test_wrong_match(faulty, name):
     """A pattern that matches nothing fails the build."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.page(f"```{{recorded}} slurm/job.sbatch\n{option}\n```")
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    assert complaint in build.output
+    assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(MATCHES[name][1]))
 
 
 # Entries about failures
@@ -394,52 +386,71 @@ frameworks: Slurm
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("", "", None),
-        ("## The cause\n", "", "entry without the sections 'The cause'"),
-        ("where: rank 0\n", "", "entry without `where` in its front matter"),
-        ("message: node1", "message: node3", "no recording on this page shows its message, 'node3 says <hello>'"),
-    ],
-    ids=["whole", "section", "field", "message"],
-)
-def test_entry_about_a_failure(tiny_site, old, new, complaint):
+ENTRIES = {
+    "whole": ("", "", None),
+    "section": ("## The cause\n", "", "entry without the sections 'The cause'"),
+    "field": ("where: rank 0\n", "", "entry without `where` in its front matter"),
+    "message": (
+        "message: node1",
+        "message: node3",
+        "no recording on this page shows its message, 'node3 says <hello>'",
+    ),
+}
+"""What is replaced in an entry, by what, and what is then said of it."""
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_entry_about_a_failure(faulty, name):
     """An entry has its fields, its sections, and a recording of its message, or the build fails."""
+    complaint = ENTRIES[name][2]
+
+    found = faulty.complaints(f"troubleshooting/{name}.md")
+
+    assert len(found) == (complaint is not None), found
+    assert complaint is None or complaint in found[0]
+
+
+def not_reproduced(message: str) -> str:
+    """Return an entry with a message from elsewhere."""
+    text = ENTRY.replace("```{recorded} slurm/job.sbatch\n```", "```{failure-message}\n```")
+    return text.replace("message: node1 says <hello>", f"message: {message}\nsource: the documentation")
+
+
+MESSAGES = {
+    "troubleshooting/elsewhere": ("node1 says <hello>", None),
+    "troubleshooting/lines": ('"srun a\\nsrun b"', "whose `message` is one line"),
+    "hello": ("srun a", "failure-message is for entries in troubleshooting/"),
+}
+"""Pages with a message that is not reproduced, and what is said of them."""
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_message_that_is_not_reproduced(faulty, name):
+    """A message from elsewhere stands in an entry and is one line, or the build fails."""
+    complaint = MESSAGES[name][1]
+
+    found = faulty.complaints(f"docs/{name}.md")
+
+    assert bool(found) == (complaint is not None), found
+    assert complaint is None or complaint in found[0]
+
+
+def test_entries_are_listed(tiny_site):
+    """A site whose entries are whole builds, and the list of messages leads to each."""
     tiny_site.write("slurm/job.sbatch", JOB)
     tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.write("docs/troubleshooting/hello.md", ENTRY.replace(old, new, 1) if old else ENTRY)
-    tiny_site.page("```{failure-index}\n```\n\n```{toctree}\ntroubleshooting/hello\n```")
+    tiny_site.write("docs/troubleshooting/hello.md", ENTRY)
+    tiny_site.write("docs/troubleshooting/elsewhere.md", not_reproduced("node2 is gone"))
+    tiny_site.write("docs/_static/drawings/whole.svg", f"{HEAD}{DRAWINGS['whole'][0]}</svg>")
+    listed = "```{toctree}\ntroubleshooting/hello\ntroubleshooting/elsewhere\n```"
+    tiny_site.page(f"```{{failure-index}}\n```\n\n{listed}\n\n```{{drawing}} whole\n```")
 
     build = tiny_site.build()
 
-    assert (build.returncode == 0) == (complaint is None), build.output
-    assert complaint is None or complaint in build.output
-    if complaint is None:
-        assert 'href="troubleshooting/hello.html"' in (build.site / "index.html").read_text()
-        assert "node1 says &lt;hello&gt;" in (build.site / "index.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "message", "complaint"),
-    [
-        ("troubleshooting/hello", "node1 says <hello>", None),
-        ("troubleshooting/hello", '"srun a\\nsrun b"', "whose `message` is one line"),
-        ("hello", "srun a", "failure-message is for entries in troubleshooting/"),
-    ],
-    ids=["entry", "lines", "page"],
-)
-def test_message_that_is_not_reproduced(tiny_site, name, message, complaint):
-    """A message from elsewhere stands in an entry and is one line, or the build fails."""
-    text = ENTRY.replace("```{recorded} slurm/job.sbatch\n```", "```{failure-message}\n```")
-    text = text.replace("message: node1 says <hello>", f"message: {message}\nsource: the documentation")
-    tiny_site.write(f"docs/{name}.md", text)
-    tiny_site.page(f"```{{toctree}}\n{name}\n```")
-
-    build = tiny_site.build()
-
-    assert (build.returncode == 0) == (complaint is None), build.output
-    assert complaint is None or complaint in build.output
+    assert build.returncode == 0, build.output
+    for text in ('href="troubleshooting/hello.html"', "node1 says &lt;hello&gt;", "node2 is gone"):
+        assert text in build.html()
+    assert 'aria-labelledby="whole-title whole-desc"' in build.html()
 
 
 def test_build_with_warnings_leaves_no_report(tiny_site):
@@ -457,28 +468,24 @@ def test_build_with_warnings_leaves_no_report(tiny_site):
 # Drawings
 
 
-@pytest.mark.parametrize(
-    ("svg", "complaint"),
-    [
-        ("<title>x</title>", 'has no <title id="title">'),
-        ('<title id="title">x</title>', 'has no <desc id="desc">'),
-        ('<title id="title">x</title><desc id="desc">y</desc><path fill="#ff0000"/>', "uses the colour #ff0000"),
-        ('<title id="title">x</title><desc id="desc">y</desc>', None),
-    ],
-    ids=["title", "desc", "colour", "whole"],
-)
-def test_drawing(tiny_site, svg, complaint):
+HEAD = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9" role="img" aria-labelledby="title desc">'
+DRAWINGS = {
+    "title": ("<title>x</title>", 'has no <title id="title">'),
+    "desc": ('<title id="title">x</title>', 'has no <desc id="desc">'),
+    "colour": (
+        '<title id="title">x</title><desc id="desc">y</desc><path fill="#ff0000"/>',
+        "uses the colour #ff0000",
+    ),
+    "whole": ('<title id="title">x</title><desc id="desc">y</desc>', None),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_drawing(faulty, name):
     """A drawing tells what it shows and takes its colours from the theme, or the build fails."""
-    (tiny_site.root / "docs/_static").unlink()
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9" role="img" aria-labelledby="title desc">'
-    tiny_site.write("docs/_static/drawings/a.svg", f"{head}{svg}</svg>")
-    for name in ("site.css", "site.js"):
-        tiny_site.write(f"docs/_static/{name}", "")
-    tiny_site.page("```{drawing} a\n```")
+    complaint = DRAWINGS[name][1]
 
-    build = tiny_site.build()
+    found = faulty.complaints(f"docs/drawing-{name}.md")
 
-    assert (build.returncode == 0) == (complaint is None), build.output
-    assert complaint is None or complaint in build.output
-    if complaint is None:
-        assert 'aria-labelledby="a-title a-desc"' in (build.site / "index.html").read_text()
+    assert bool(found) == (complaint is not None), found
+    assert complaint is None or complaint in found[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 DATA = {
     "command": "python bench/allreduce.py",
     "commit": "abc",
@@ -18,94 +20,31 @@ DATA = {
 PLOT = ":x: nodes\n:y: wall_s\n:alt: Wall time falls with nodes."
 
 
-def directive(name: str, options: str = "") -> str:
-    """A directive about the data above."""
-    return f"```{{{name}}} bench/results/allreduce.json\n{options}\n```"
+def directive(name: str, options: str = "", data: str = "allreduce") -> str:
+    """Return a directive about one of the files of data."""
+    return f"```{{{name}}} bench/results/{data}.json\n{options}\n```"
 
 
-def shown(tiny_site, options="", data=DATA):
-    """The page with a table of the data, and the build."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(data))
-    tiny_site.page(directive("measured-table", options))
-    build = tiny_site.build()
-    assert build.returncode == 0, build.output
-    return (build.site / "index.html").read_text(), build
-
-
-def test_table(tiny_site):
-    """A table shows median, smallest and largest sample and their number, and says where they come from."""
-    page, build = shown(tiny_site, ":parameters: nodes, way")
-
-    for text in ("2 (1 to 3, n=3)", "0.5 (n=1)", "not measured", "wall (s)", "sent (MiB)", "cores 2", "jax 0.10.2"):
-        assert text in page
-    assert list((build.site / "_downloads").rglob("allreduce.json"))
-
-
-def test_single_samples(tiny_site):
-    """A table of single samples says so once, not in each cell."""
-    page, _ = shown(tiny_site, ":quantities: sent_MiB")
-
-    assert "One sample each." in page
-    assert "not measured" in page
-    assert "n=1" not in page
-
-
-def test_samples_counted_once(tiny_site):
-    """Where all series have the same number of samples, the line below says it, and no cell does."""
+def changed(row: int, **samples: list[float]) -> dict:
+    """Return the data with other samples in one row."""
     data = json.loads(json.dumps(DATA))
-    data["configurations"][1]["samples"]["wall_s"] = [0.5, 0.25, 1.0]
-
-    page, _ = shown(tiny_site, ":quantities: wall_s", data)
-
-    assert "2 (1 to 3)" in page
-    assert "0.5 (0.25 to 1)" in page
-    assert "Median (smallest to largest of 3 samples)." in page
-    assert "n=3" not in page
+    data["configurations"][row]["samples"].update(samples)
+    return data
 
 
-def test_chosen_rows(tiny_site):
-    """A table shows the rows with a parameter alone, and the quantities with single samples there are named once."""
-    page, _ = shown(tiny_site, ":parameters: way\n:where: nodes=4")
-
-    assert "jit" in page
-    assert "pmap" not in page
-    assert "One sample each." in page
-
-
-def test_columns_of_single_samples(tiny_site):
-    """Where some quantities have single samples everywhere, the line below names them, and their cells do not."""
-    data = json.loads(json.dumps(DATA))
-    data["configurations"][0]["samples"]["sent_MiB"] = [4.0]
-
-    page, _ = shown(tiny_site, data=data)
-
-    assert "2 (1 to 3, n=3)" in page
-    assert "0.5 (n=1)" in page
-    assert "4 (n=1)" not in page
-    assert "n samples). One sample: sent (MiB)." in page
-
-
-def test_plot(tiny_site):
-    """A plot comes as one transparent SVG for each theme, with a text, and the same at every build."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
-    tiny_site.page(directive("measured-plot", f"{PLOT}\n:series: way\n:log: x"))
-    build = tiny_site.build()
-    page = (build.site / "index.html").read_text()
-    drawn = {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
-    for path in (tiny_site.root / "build" / "doctrees" / "plots").iterdir():
-        path.unlink()
-
-    again = tiny_site.build("-E")
-
-    assert build.returncode == again.returncode == 0, build.output
-    assert page.count('alt="Wall time falls with nodes."') == 2
-    for theme in ("light", "dark"):
-        assert f"only-{theme}" in page
-    assert len(drawn) == 2
-    assert drawn == {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
-    assert not any(b"Date" in text or b"fill: #ffffff" in text for text in drawn.values())
-
-
+FILES = {
+    "allreduce": DATA,
+    "equal": changed(1, wall_s=[0.5, 0.25, 1.0]),
+    "single": changed(0, sent_MiB=[4.0]),
+    "broken": {},
+}
+PAGES = {
+    "table": directive("measured-table", ":parameters: nodes, way"),
+    "single": directive("measured-table", ":quantities: sent_MiB"),
+    "counted-once": directive("measured-table", ":quantities: wall_s", "equal"),
+    "chosen": directive("measured-table", ":parameters: way\n:where: nodes=4"),
+    "columns": directive("measured-table", "", "single"),
+}
 WRONG = {
     "quantity": (
         directive("measured-table", ":quantities: speed"),
@@ -115,33 +54,105 @@ WRONG = {
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
     "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
-    "no-file": ("```{measured-table} bench/results/absent.json\n```", "bench/results has allreduce.json, broken.json"),
-    "no-form": ("```{measured-table} bench/results/broken.json\n```", "field 'command' is missing"),
+    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json, equal.json"),
+    "no-form": (directive("measured-table", "", "broken"), "field 'command' is missing"),
 }
 
 
-def test_wrong_figures(tiny_site):
+@pytest.fixture(scope="module")
+def built(shared_site):
+    """Build a site once with all tables, and with figures that cannot be."""
+    for name, data in FILES.items():
+        shared_site.write(f"bench/results/{name}.json", json.dumps(data))
+    shared_site.pages({**PAGES, **{name: body for name, (body, _) in WRONG.items()}})
+    return shared_site.build()
+
+
+def test_whole_tables_are_built(built):
+    """The tables whose data is there have no complaints."""
+    assert not [line for name in PAGES for line in built.complaints(f"docs/{name}.md")]
+
+
+def test_table(built):
+    """A table shows median, smallest and largest sample and their number, and says where they come from."""
+    page = built.html("table")
+
+    for text in ("2 (1 to 3, n=3)", "0.5 (n=1)", "not measured", "wall (s)", "sent (MiB)", "cores 2", "jax 0.10.2"):
+        assert text in page
+    assert list((built.site / "_downloads").rglob("allreduce.json"))
+
+
+def test_single_samples(built):
+    """A table of single samples says so once, not in each cell."""
+    page = built.html("single")
+
+    assert "One sample each." in page
+    assert "not measured" in page
+    assert "n=1" not in page
+
+
+def test_samples_counted_once(built):
+    """Where all series have the same number of samples, the line below says it, and no cell does."""
+    page = built.html("counted-once")
+
+    assert "2 (1 to 3)" in page
+    assert "0.5 (0.25 to 1)" in page
+    assert "Median (smallest to largest of 3 samples)." in page
+    assert "n=3" not in page
+
+
+def test_chosen_rows(built):
+    """A table shows the rows with a parameter alone, and the quantities with single samples there are named once."""
+    page = built.html("chosen")
+
+    assert "jit" in page
+    assert "pmap" not in page
+    assert "One sample each." in page
+
+
+def test_columns_of_single_samples(built):
+    """Where some quantities have single samples everywhere, the line below names them, and their cells do not."""
+    page = built.html("columns")
+
+    assert "2 (1 to 3, n=3)" in page
+    assert "0.5 (n=1)" in page
+    assert "4 (n=1)" not in page
+    assert "n samples). One sample: sent (MiB)." in page
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_figure(built, name):
     """A figure whose data is not there, or has another form, fails the build by name."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
-    tiny_site.write("bench/results/broken.json", "{}")
-    tiny_site.pages({name: body for name, (body, _) in WRONG.items()})
+    assert built.returncode != 0
+    assert any(f"docs/{name}.md:3" in line for line in built.complaints(WRONG[name][1]))
 
+
+def test_plot_and_changed_samples(tiny_site):
+    """A plot comes as one SVG for each theme, the same at every build; new samples come with the next build."""
+    for name in ("allreduce", "other"):
+        tiny_site.write(f"bench/results/{name}.json", json.dumps(DATA))
+    tiny_site.page(
+        directive("measured-plot", f"{PLOT}\n:series: way\n:log: x")
+        + "\n\n"
+        + directive("measured-table", data="other")
+    )
     build = tiny_site.build()
+    before = build.html()
+    drawn = {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
+    for path in (tiny_site.root / "build" / "doctrees" / "plots").iterdir():
+        path.unlink()
+    for path in (build.site / "_images").iterdir():
+        path.unlink()
+    tiny_site.write("bench/results/other.json", json.dumps(DATA).replace("[0.5]", "[0.25]"))
 
-    assert build.returncode != 0
-    for name, (_, complaint) in WRONG.items():
-        assert any(f"docs/{name}.md:3" in line and complaint in line for line in build.output.splitlines()), name
+    again = tiny_site.build()
 
-
-def test_changed_samples(tiny_site):
-    """New samples come onto the page with the next build."""
-    tiny_site.write("bench/results/allreduce.json", json.dumps(DATA))
-    tiny_site.page(directive("measured-table"))
-    before = (tiny_site.build().site / "index.html").read_text()
-    changed = json.dumps(DATA).replace("[0.5]", "[0.25]")
-    tiny_site.write("bench/results/allreduce.json", changed)
-
-    after = (tiny_site.build().site / "index.html").read_text()
-
+    assert build.returncode == again.returncode == 0, build.output + again.output
+    assert before.count('alt="Wall time falls with nodes."') == 2
+    for theme in ("light", "dark"):
+        assert f"only-{theme}" in before
+    assert len(drawn) == 2
+    assert drawn == {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
+    assert not any(b"Date" in text or b"fill: #ffffff" in text for text in drawn.values())
     assert "0.5 (n=1)" in before
-    assert "0.25 (n=1)" in after
+    assert "0.25 (n=1)" in again.html()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from srunbook.formats import Configuration, read_measurement
+from srunbook.measurements import Configuration, read_measurement
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 
 
 def rows(name: str, **wanted: Any) -> list[Configuration]:
-    """The rows of a result with these parameters: one at least."""
+    """Return the rows of a result with these parameters: one at least."""
     found = [
         row
         for row in read_measurement(RESULTS / f"{name}.json").configurations

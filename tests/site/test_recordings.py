@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from srunbook.formats import Recording, read_recording, recording_path, write_recording
+from recording_files import Recording, read_recording, recording_path, write_recording
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "slurm", "scripts")
 
 
 def shortcomings(root: Path) -> list[str]:
-    """What is wrong with the recordings of a repository, without running anything."""
+    """List what is wrong with the recordings of a repository, without running anything."""
     pinned = dict(re.findall(r"^([\w-]+)==([^\s;+]+)", (root / "constraints.txt").read_text(encoding="utf-8"), re.M))
     found = []
     for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.recording.json")):
@@ -71,7 +70,7 @@ GREETING = "[0] [Gloo] Rank 1 is connected to 3 peer ranks. Expected number of c
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a program and a recording of it with some fields changed."""
+    """Write a program and a recording of it with some fields changed."""
 
     def write(**changes: Any) -> Path:
         program = tmp_path / "examples" / "worker.py"

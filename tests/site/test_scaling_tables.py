@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 STAMP = {
     "command": "python bench/scaling.py",
     "commit": "abc",
@@ -24,31 +26,8 @@ STRONG = ":kind: strong\n:where: link=300mbit\n:alt: Two nodes are faster than o
 
 
 def directive(options: str) -> str:
-    """A directive about the data above."""
+    """Return a directive about the data above."""
     return f"```{{scaling-table}} bench/results/scaling.json\n{options}\n```"
-
-
-def test_table(tiny_site):
-    """A table comes with its picture for each theme, its base case, repeats and limits, and its source."""
-    tiny_site.write("bench/results/scaling.json", json.dumps(DATA))
-    tiny_site.page(directive(STRONG))
-
-    build = tiny_site.build()
-
-    page = (build.site / "index.html").read_text()
-    assert build.returncode == 0, build.output
-    for text in (
-        "2.5 [2.5, 2.5]",
-        "1.6 [1.6, 1.6]",
-        "80% [80%, 80%]",
-        "Base case: 1 node, median 4 s of 10 repeats.",
-        "Nothing was measured below 1 node or beyond 2",
-        "With batch 64, link 300mbit.",
-        "cpu quota 0.5",
-    ):
-        assert text in page
-    assert page.count('alt="Two nodes are faster than one."') == 2
-    assert len(list((build.site / "_images").glob("scaling-strong-*.svg"))) == 2
 
 
 WRONG = {
@@ -61,13 +40,36 @@ WRONG = {
 }
 
 
-def test_wrong_tables(tiny_site):
+@pytest.fixture(scope="module")
+def built(shared_site):
+    """Build a site once with a table, and with tables that cannot be."""
+    shared_site.write("bench/results/scaling.json", json.dumps(DATA))
+    wrong = {name: directive(options) for name, (options, _) in WRONG.items()}
+    shared_site.pages({"table": directive(STRONG), **wrong})
+    return shared_site.build()
+
+
+def test_table(built):
+    """A table comes with its picture for each theme, its base case, repeats and limits, and its source."""
+    page = built.html("table")
+
+    assert not built.complaints("docs/table.md")
+    for text in (
+        "2.5 [2.5, 2.5]",
+        "1.6 [1.6, 1.6]",
+        "80% [80%, 80%]",
+        "Base case: 1 node, median 4 s of 10 repeats.",
+        "Nothing was measured below 1 node or beyond 2",
+        "With batch 64, link 300mbit.",
+        "cpu quota 0.5",
+    ):
+        assert text in page
+    assert page.count('alt="Two nodes are faster than one."') == 2
+    assert len(list((built.site / "_images").glob("scaling-strong-*.svg"))) == 2
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_table(built, name):
     """A table whose data is not there, or is not chosen, fails the build by name."""
-    tiny_site.write("bench/results/scaling.json", json.dumps(DATA))
-    tiny_site.pages({name: directive(options) for name, (options, _) in WRONG.items()})
-
-    build = tiny_site.build()
-
-    assert build.returncode != 0
-    for name, (_, complaint) in WRONG.items():
-        assert any(f"docs/{name}.md:3" in line and complaint in line for line in build.output.splitlines()), name
+    assert built.returncode != 0
+    assert any(f"docs/{name}.md:3" in line for line in built.complaints(WRONG[name][1]))

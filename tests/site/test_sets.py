@@ -13,9 +13,9 @@ import gallery_guard
 ROOT = Path(__file__).resolve().parents[2]
 
 EXECUTING = {
-    "examples": ("tests/simulation", "tests/slurm", "tests/faults"),
-    "slurm": ("tests/slurm", "tests/faults"),
-    "scripts": ("tests/simulation", "tests/slurm", "tests/faults", "tests/unit"),
+    "examples": ("tests/simulation", "tests/cluster", "tests/cluster/faults"),
+    "slurm": ("tests/cluster", "tests/cluster/faults"),
+    "scripts": ("tests/simulation", "tests/cluster", "tests/cluster/faults", "tests/unit"),
 }
 """Folders of files that pages show, and those whose tests execute them: a job script is run by Slurm alone.
 
@@ -24,7 +24,7 @@ tests/gpu does not count: it runs on few machines, and by nobody's default.
 
 
 def existing(root: Path) -> set[str]:
-    """Files that somebody wrote to be shown."""
+    """Return the files that somebody wrote to be shown."""
     found = set()
     for folder in EXECUTING:
         for path in (root / folder).rglob("*"):
@@ -52,7 +52,7 @@ class Named(ast.NodeVisitor):
         self.visit(tree)
 
     def value(self, node: ast.expr) -> str | None:
-        """The path that an expression stands for, from the root of the repository, if it can be told."""
+        """Return the path from the root of the repository that an expression stands for, if it can be told."""
         if isinstance(node, ast.Name):
             return self.folders.get(node.id)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
@@ -61,14 +61,14 @@ class Named(ast.NodeVisitor):
         return None
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Remembers a folder that has a name."""
+        """Remember a folder that has a name."""
         folder = self.value(node.value)
         if folder is not None and isinstance(node.targets[0], ast.Name):
             self.folders[node.targets[0].id] = folder
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Takes a path that is put together."""
+        """Take a path that is put together."""
         left = self.value(node.left) if isinstance(node.op, ast.Div) else None
         if left and isinstance(node.right, ast.Constant):
             self.patterns.add(f"{left}/{node.right.value}")
@@ -77,7 +77,7 @@ class Named(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Takes the pattern of a glob."""
+        """Take the pattern of a glob."""
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr in ("glob", "rglob"):
             folder = self.value(function.value)
@@ -87,7 +87,7 @@ class Named(ast.NodeVisitor):
 
 
 def executed(root: Path, names: set[str]) -> set[str]:
-    """Files that a driver started when the site was built, or that a test names that executes files of their folder.
+    """Return the files that a driver started when the site was built, or that a test of their folder names.
 
     A test names a file in its code; comments and docstrings are not code.
     """
@@ -102,7 +102,7 @@ def executed(root: Path, names: set[str]) -> set[str]:
 
 
 def unshown(names: set[str], included: dict[str, list[str]]) -> set[str]:
-    """Files that no page shows."""
+    """Return the files that no page shows."""
     return names - set(included)
 
 
@@ -179,7 +179,7 @@ def test_file_that_nothing_runs(tiny_site):
 
     before = names - executed(tiny_site.root, names)
     tiny_site.write(
-        "tests/slurm/test_c.py", 'for path in (ROOT / "slurm" / "guide").glob("o*.sbatch"):\n    submit(path)\n'
+        "tests/cluster/test_c.py", 'for path in (ROOT / "slurm" / "guide").glob("o*.sbatch"):\n    submit(path)\n'
     )
     after = names - executed(tiny_site.root, names)
 
@@ -201,7 +201,7 @@ def test_no_doctest_is_skipped():
 
 
 def skipped_doctests(text: str) -> bool:
-    """Whether a text has an example that doctest leaves out."""
+    """Tell whether a text has an example that doctest leaves out."""
     return re.search(r"doctest:.*\+SKIP|__doctest_skip__", text) is not None
 
 

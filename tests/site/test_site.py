@@ -48,7 +48,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        """Takes what one tag says."""
+        """Take what one tag says."""
         values = dict(attrs)
         self.ids.update(values[name] for name in ("id", "name") if values.get(name) and (name == "id" or tag == "a"))
         if tag == "a" and values.get("href"):
@@ -66,22 +66,22 @@ class Page(HTMLParser):
             self.loaded.append((values.get("content") or "").partition("=")[2])
 
     def handle_endtag(self, tag):
-        """Ends a style or a script."""
+        """End a style or a script."""
         self._in_code = False
 
     def handle_data(self, data):
-        """Takes an inline style or script."""
+        """Take an inline style or script."""
         if self._in_code:
             self.code.append(data)
 
 
 def pages(site: Path) -> dict[Path, Page]:
-    """All pages of a site."""
+    """Return all pages of a site."""
     return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
 
 def broken_links(site: Path) -> tuple[list[str], int]:
-    """Follows every link that stays within the site.
+    """Follow every link that stays within the site.
 
     Returns:
         What is broken, and how many links were followed.
@@ -147,12 +147,12 @@ NAMED_ONLY = re.compile(
 
 
 def addresses(code: str) -> list[str]:
-    """Addresses of other hosts in a style or a script."""
+    """Return the addresses of other hosts in a style or a script."""
     return re.findall(r"""(?:https?:|wss?:|(?<=["'`(\s]))//[\w\[][^\s"'`)<>\\]*""", NAMED_ONLY.sub(" ", code))
 
 
 def foreign(site: Path) -> list[str]:
-    """What pages, style sheets, scripts and drawings load from other hosts."""
+    """List what pages, style sheets, scripts and drawings load from other hosts."""
     found = []
     for path, page in pages(site).items():
         found += [f"{path.relative_to(site)}: {url}" for url in page.loaded if urlsplit(url).netloc]

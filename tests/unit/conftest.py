@@ -10,7 +10,7 @@ import pytest
 
 
 class Processes:
-    """Threads that stand for the processes of a job, with a barrier that fails when one of them does not come.
+    """Threads in place of the processes of a job, with a barrier that fails when one of them does not come.
 
     Args:
         count: Their number.
@@ -21,11 +21,11 @@ class Processes:
         self.barrier = threading.Barrier(count, timeout=30)
 
     def arguments(self, process_id: int) -> dict[str, Any]:
-        """Arguments of `Checkpoints` for one of them."""
+        """Return the arguments of `Checkpoints` for one of them."""
         return {"process_id": process_id, "num_processes": self.count, "barrier": self.barrier.wait}
 
     def run(self, function: Callable[[int], Any]) -> list[Any]:
-        """Calls a function with the number of each process, at once; returns what it returned or raised."""
+        """Call a function with the number of each process, at once; return what it returned or raised."""
         results: list[Any] = [None] * self.count
 
         def call(process_id: int) -> None:
@@ -44,5 +44,5 @@ class Processes:
 
 @pytest.fixture(scope="session")
 def processes() -> Callable[[int], Processes]:
-    """Makes a number of processes."""
+    """Return the class that makes a number of processes."""
     return Processes

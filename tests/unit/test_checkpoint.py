@@ -13,13 +13,13 @@ from srunbook.checkpoint import CheckpointError, Checkpoints, Shard, _files
 
 
 def bits(array):
-    """An array's type, shape and bytes."""
+    """Return an array's type, shape and bytes."""
     array = np.asarray(array)
     return array.dtype.newbyteorder("<").str, array.shape, array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
 def state(step):
-    """A small state that tells its step."""
+    """Make a small state that tells its step."""
     return {"weight": np.full((4, 3), step, np.float32), "count": np.array(step)}
 
 

@@ -1,4 +1,4 @@
-"""A thousand random damages: what is restored is always what was saved, of one step, and the best that is left."""
+"""Random damages: what is restored is always what was saved, of one step, and the best that is left."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from srunbook.checkpoint import CheckpointError, Checkpoints, Shard, _manifest
 STEPS = (10, 20, 30)
 DAMAGES = 1000
 SEED = 20
+SOME = 100
+"""Damages of a test without `--full`: each of the eleven kinds occurs several times."""
 
 
 def state(step):
-    """A state in which every value tells the step."""
+    """Make a state in which every value tells the step."""
     generator = np.random.default_rng(step)
     return {
         "weight": generator.standard_normal((8, 6), np.float32),
@@ -29,13 +31,13 @@ def state(step):
 
 
 def metadata(step):
-    """Metadata that tell the step."""
+    """Make metadata that tell the step."""
     return {"epoch": step, "loss": step / 7, "lr": [step * 1e-3]}
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, processes):
-    """Three checkpoints, each of two files, as two processes write them."""
+    """Save three checkpoints, each of two files, as two processes write them."""
     directory = tmp_path_factory.mktemp("saved")
     pair = processes(2)
 
@@ -53,12 +55,12 @@ def saved(tmp_path_factory, processes):
 
 
 def files(directory):
-    """All files of all steps."""
+    """List all files of all steps."""
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 class Damage:
-    """One random damage to a copy of the directory.
+    """Do one random damage to a copy of the directory.
 
     Args:
         seed: What decides everything.
@@ -76,30 +78,30 @@ class Damage:
             getattr(self, self.kind)()
 
     def folder(self):
-        """A random directory, which counts as touched."""
+        """Choose a random directory, which counts as touched."""
         found = self.random.choice(sorted(path for path in self.directory.iterdir()))
         self.touched.add(found.name)
         return found
 
     def file(self):
-        """A random file; its directory counts as touched."""
+        """Choose a random file; its directory counts as touched."""
         found = self.random.choice(files(self.directory))
         self.touched.add(found.parent.name)
         return found
 
     def truncate(self):
-        """A file that ends early."""
+        """End a file early."""
         path = self.file()
         data = path.read_bytes()
         path.write_bytes(data[: self.random.randrange(max(len(data), 1))])
 
     def extend(self):
-        """A file with something behind its end."""
+        """Append something to a file."""
         path = self.file()
         path.write_bytes(path.read_bytes() + self.random.randbytes(self.random.randint(1, 64)))
 
     def flip(self):
-        """A few flipped bits."""
+        """Flip a few bits."""
         path = self.file()
         data = bytearray(path.read_bytes())
         for _ in range(self.random.choice([1, 1, 5])):
@@ -108,7 +110,7 @@ class Damage:
         path.write_bytes(data)
 
     def zero(self):
-        """A range of zeros, as a lost block leaves it."""
+        """Write a range of zeros, as a lost block leaves it."""
         path = self.file()
         data = bytearray(path.read_bytes())
         first = self.random.randrange(max(len(data), 1))
@@ -117,24 +119,24 @@ class Damage:
         path.write_bytes(data)
 
     def delete(self):
-        """A missing file."""
+        """Delete a file."""
         if len(files(self.directory)) > 1:
             self.file().unlink()
 
     def swap(self):
-        """Two files in each other's place."""
+        """Swap two files."""
         one, other = self.file(), self.file()
         kept = one.read_bytes()
         one.write_bytes(other.read_bytes())
         other.write_bytes(kept)
 
     def overwrite(self):
-        """A file in the place of another."""
+        """Put a file in the place of another."""
         one, other = self.file(), self.file()
         one.write_bytes(other.read_bytes())
 
     def half(self):
-        """A newer step that was only begun, whatever wrote it."""
+        """Begin a newer step, and leave it at that."""
         source = self.folder()
         target = self.directory / f"step-{self.random.choice([40, 50, 60]):010d}"
         target.mkdir(exist_ok=True)
@@ -144,7 +146,7 @@ class Damage:
                 (target / path.name).write_bytes(data[: self.random.randrange(len(data) + 1)])
 
     def rename(self):
-        """Two steps in each other's place."""
+        """Swap two steps."""
         one, other = self.folder(), self.folder()
         aside = self.directory / "aside"
         one.rename(aside)
@@ -153,11 +155,11 @@ class Damage:
         aside.rename(other)
 
     def copy(self):
-        """An older step under a newer name."""
+        """Copy a step to a newer name."""
         shutil.copytree(self.folder(), self.directory / f"step-{self.random.randint(31, 99):010d}", dirs_exist_ok=True)
 
     def mix(self):
-        """A data file of one step among those of another."""
+        """Put a data file of one step among those of another."""
         one, other = self.folder(), self.folder()
         data = [path for path in files(one) if path.suffix == ".safetensors"]
         if data:
@@ -165,12 +167,12 @@ class Damage:
             (other / path.name).write_bytes(path.read_bytes())
 
     def best_left(self):
-        """The newest step that was not touched."""
+        """Return the newest step that was not touched."""
         return max((step for step in STEPS if f"step-{step:010d}" not in self.touched), default=None)
 
 
 def is_right(restored):
-    """Whether a restored checkpoint is exactly that of its step."""
+    """Return whether a restored checkpoint is exactly that of its step."""
     wanted = state(restored.step)
     return (
         restored.step in STEPS
@@ -184,7 +186,7 @@ def is_right(restored):
 
 
 def outcomes(saved, place, damages, wrong_is_error):
-    """Restores after each damage; counts what came of it."""
+    """Restore after each damage; count what came of it."""
     counts = {"newest": 0, "older": 0, "none": 0, "wrong": 0}
     for number in range(damages):
         directory = place / str(number)
@@ -210,22 +212,23 @@ def outcomes(saved, place, damages, wrong_is_error):
     return counts
 
 
-def test_a_thousand_damages(saved, tmp_path, caplog):
-    """After any of 1,000 damages one whole step is restored, and none that was spared is passed over."""
+@pytest.mark.parametrize("damages", [SOME, pytest.param(DAMAGES, marks=pytest.mark.full)])
+def test_damages(saved, tmp_path, caplog, damages):
+    """After any of many damages one whole step is restored, and none that was spared is passed over."""
     caplog.set_level(logging.CRITICAL)
-    counts = outcomes(saved, tmp_path, DAMAGES, wrong_is_error=True)
+    counts = outcomes(saved, tmp_path, damages, wrong_is_error=True)
 
-    assert sum(counts.values()) == DAMAGES
+    assert sum(counts.values()) == damages
     assert counts["wrong"] == 0
-    assert counts["newest"] > 100
-    assert counts["older"] > 100
+    assert counts["newest"] > damages / 10
+    assert counts["older"] > damages / 10
 
 
 def test_damages_without_checksums(saved, tmp_path, caplog, monkeypatch):
-    """With the comparison of checksums switched off, the first 300 of them lead to wrong restores."""
+    """With the comparison of checksums switched off, the same damages lead to wrong restores."""
     caplog.set_level(logging.CRITICAL)
     monkeypatch.setattr(_manifest, "agrees", lambda found, written: True)
-    counts = outcomes(saved, tmp_path, 300, wrong_is_error=False)
+    counts = outcomes(saved, tmp_path, SOME, wrong_is_error=False)
 
     assert counts["wrong"] > 0
 

@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,12 @@ from srunbook.checkpoint import CheckpointError, Checkpoints, _files, _saving
 
 
 def names(directory):
-    """What is in a directory."""
+    """List what is in a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
 def state(step):
-    """A small state that tells its step."""
+    """Make a small state that tells its step."""
     return {"weight": np.full((4, 3), step, np.float32), "count": np.array(step)}
 
 
@@ -102,7 +103,7 @@ Checkpoints({str(tmp_path)!r}).save(1, {{"a": np.arange(5)}}, background=True)
 
 @pytest.fixture
 def full_disk(tmp_path):
-    """A directory with room for little more than 128 KiB: a small tmpfs, or, where none can be mounted, a limit."""
+    """Make a directory with room for little more than 128 KiB: a tmpfs, or a limit where none can be mounted."""
     folder = tmp_path / "full"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
@@ -141,30 +142,33 @@ def test_full_disk(full_disk, monkeypatch, background, checked_before):
 
 
 @pytest.fixture
-def forbidden(tmp_path):
-    """A directory that may not be written; root becomes somebody else to feel it."""
-    folder = tmp_path / "forbidden"
-    folder.mkdir()
-    for parent in (folder, *folder.parents[: len(folder.parents) - 2]):
-        if parent.owner() == folder.owner() and "pytest" in str(parent):
-            parent.chmod(0o755)
-    folder.chmod(0o555)
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    yield folder
-    if root:
-        os.seteuid(0)
-    folder.chmod(0o755)
+def forbidden():
+    """Make a directory that may not be written, outside of the folders of pytest, which only their owner enters."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "forbidden"
+        folder.mkdir()
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
 
 
 def test_unwritable_directory(forbidden):
     """A directory that cannot be written is named, with the reason."""
-    with pytest.raises(
-        CheckpointError,
-        match=rf"step 1 was not saved in {forbidden}: .*Permission denied; there is no earlier checkpoint",
-    ):
-        Checkpoints(forbidden).save(1, state(1))
+    program = f"""
+import os, numpy as np
+from srunbook.checkpoint import CheckpointError, Checkpoints
+if os.geteuid() == 0:
+    os.seteuid(65534)  # root may write anywhere; this process becomes somebody else, and stays so
+try:
+    Checkpoints({str(forbidden)!r}).save(1, {{"a": np.zeros(3)}})
+except CheckpointError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=True, capture_output=True, text=True)
+
+    assert done.stdout.startswith(f"step 1 was not saved in {forbidden}: ")
+    assert done.stdout.endswith("Permission denied; there is no earlier checkpoint\n")
 
 
 def test_directory_that_is_a_file(tmp_path):

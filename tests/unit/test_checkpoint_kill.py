@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,15 +14,15 @@ import pytest
 from srunbook.checkpoint import Checkpoints, _manifest
 
 PROGRAM = """
-import os, signal, sys
+import json, os, signal, sys, traceback
 import numpy as np
 from srunbook.checkpoint import Checkpoints
 
-directory, kill_at, torn = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "torn"
-background = sys.argv[4] == "background"
+place, torn = sys.argv[1], sys.argv[2] == "torn"
+background = sys.argv[3] == "background"
 count = 0
 
-def counting(name):
+def counting(name, kill_at):
     real = getattr(os, name)
     def counted(*arguments, **options):
         global count
@@ -34,36 +36,63 @@ def counting(name):
         return real(*arguments, **options)
     setattr(os, name, counted)
 
-for name in ("open", "write", "fsync", "rename", "unlink", "mkdir", "rmdir"):
-    counting(name)
-checkpoints = Checkpoints(directory, keep=2)
-checkpoints.restore()
-state = {name: np.full((50, 50), 30.0) for name in "ab"}
-checkpoints.save(30, state, {"step": 30}, background=background)
-checkpoints.wait()
-print(count)
+def save(kill_at):
+    for name in ("open", "write", "fsync", "rename", "unlink", "mkdir", "rmdir"):
+        counting(name, kill_at)
+    checkpoints = Checkpoints(os.path.join(place, str(kill_at)), keep=2)
+    checkpoints.restore()
+    state = {name: np.full((50, 50), 30.0) for name in "ab"}
+    checkpoints.save(30, state, {"step": 30}, background=background)
+    checkpoints.wait()
+    if not kill_at:
+        print(count, flush=True)
+
+# Each save in a process of its own; forking spares it the start of an interpreter.
+statuses = []
+for kill_at in map(int, sys.argv[4:]):
+    child = os.fork()
+    if not child:
+        try:
+            save(kill_at)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(statuses))
 """
 
 
-def run(directory, kill_at, torn="whole", background="now"):
-    """Saves step 30 in a process that is killed before its n-th writing call; 0 for none."""
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(directory), str(kill_at), torn, background],
+def run(place, kills, torn="whole", background="now"):
+    """Save step 30 in processes that are killed before their n-th writing call; 0 for none.
+
+    Args:
+        place: The folder with a directory for each of them, named by its number.
+        kills: The numbers.
+        torn: Whether the call that is killed is a write that was done to its half: `torn` or `whole`.
+        background: How to save: `background` or `now`.
+
+    Returns:
+        What the program printed: the number of calls of a save that is not killed, then all exit statuses.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(place), torn, background, *map(str, kills)],
         capture_output=True,
         text=True,
         timeout=60,
-        check=False,
+        check=True,
     )
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture
 def directory(tmp_path):
-    """A directory with two checkpoints."""
+    """Make a directory with two checkpoints."""
     return saved(tmp_path / "0")
 
 
 def saved(directory):
-    """Saves steps 10 and 20."""
+    """Save steps 10 and 20."""
     checkpoints = Checkpoints(directory, keep=2)
     for step in (10, 20):
         checkpoints.save(step, {name: np.full((50, 50), float(step)) for name in "ab"}, {"step": step})
@@ -71,36 +100,34 @@ def saved(directory):
 
 
 def is_right(restored):
-    """Whether a checkpoint is that of one step in all its parts."""
+    """Return whether a checkpoint is that of one step in all its parts."""
     return restored.metadata == {"step": restored.step} and all(
         np.all(restored.tensors[name] == restored.step) for name in "ab"
     )
 
 
-def points(directory):
-    """Number of calls at which a save can be killed."""
-    done = run(directory, 0)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
-
-
 @pytest.mark.parametrize("background", ["now", "background"])
-def test_killed_at_every_call(tmp_path, background, caplog):
+def test_killed_at_every_call(directory, tmp_path, background, caplog):
     """Killed at each write, fsync, rename, mkdir and unlink, the one before is whole until the new one is."""
-    count = points(saved(tmp_path / "0"))
+    template = saved(tmp_path / "template")
+    count, _ = run(tmp_path, [0])
+    kills = range(1, count + 1)
+    for kill_at in kills:
+        shutil.copytree(template, tmp_path / str(kill_at))
+    (statuses,) = run(tmp_path, kills, "torn", background)
     restored_steps = []
-    for kill_at in range(1, count + 1):
-        directory = saved(tmp_path / str(kill_at))
-        assert run(directory, kill_at, "torn", background).returncode == -signal.SIGKILL
-        checkpoints = Checkpoints(directory, keep=2)
+    for kill_at in kills:
+        place = tmp_path / str(kill_at)
+        checkpoints = Checkpoints(place, keep=2)
         restored = checkpoints.restore()
         assert is_right(restored), f"killed at call {kill_at}"
         restored_steps.append(restored.step)
         checkpoints.save(40, restored.tensors)
         assert checkpoints.steps() == [20 if restored.step == 20 else 30, 40], f"killed at call {kill_at}"
-        assert len(list(directory.iterdir())) == 2, f"killed at call {kill_at}"
+        assert len(list(place.iterdir())) == 2, f"killed at call {kill_at}"
 
     assert count > 20
+    assert statuses == [-signal.SIGKILL] * count
     assert restored_steps == sorted(restored_steps)
     assert set(restored_steps) == {20, 30}
     assert not caplog.records

@@ -16,14 +16,14 @@ from srunbook.checkpoint import EXIT_STOPPED, StopSignal, requeue_job
 
 @pytest.fixture
 def stop():
-    """Installed handlers, which are taken away again."""
+    """Install the handlers, and take them away again."""
     with StopSignal() as stop:
         yield stop
 
 
 @pytest.fixture
 def scontrol(tmp_path, monkeypatch):
-    """A scontrol that notes its arguments, and ends with a given status."""
+    """Make a scontrol that notes its arguments and ends with a given status."""
 
     def make(status=0, message=""):
         path = tmp_path / "scontrol"

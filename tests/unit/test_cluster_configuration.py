@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from srunbook.cluster import Specification
+from srunbook import cluster
+from srunbook.cli._checkout import programs_of
+from srunbook.cluster import Bind, ClusterError, Image, Provision, Specification, State, read_state
 from srunbook.cluster._configuration import (
     choose_plugins,
     gres_conf,
     hosts,
-    module_files,
     slurm_conf,
     task_prolog,
 )
+from srunbook.cluster._images import ensure_image, recipe
+from srunbook.cluster._roots import Root
 
 PLUGINS = choose_plugins("22.05.8", cgroup_v1=True)
 
@@ -97,10 +100,78 @@ def test_the_task_prolog_divides_the_gpus_of_the_node(tmp_path, environ, said):
     assert result.stderr == ""
 
 
-def test_modules_name_environment_and_image():
-    """The modules point to the environment and the image in the nodes; without environment there is no python."""
-    files = module_files("/somewhere/env", "/opt/images/jax.sif")
+def test_modules_name_the_environment_and_what_is_given():
+    """The module python leads to the environment; without one there is none, and given modules are passed on."""
+    given = {"jax/1": "#%Module\nsetenv IMAGE /opt/images/x.sif\n"}
+    files = Provision(environment=Path("/somewhere/env"), modules=given).module_files()
 
     assert "prepend-path PATH /somewhere/env/bin" in files["python"]
-    assert "setenv JAX_IMAGE /opt/images/jax.sif" in files["jax/23.10-sif"]
-    assert sorted(module_files(None, "x")) == ["dl", "jax/23.10-sif"]
+    assert files["jax/1"] == given["jax/1"]
+    assert Provision(environment=None, modules=given).module_files() == given
+
+
+def test_an_environment_within_a_bound_folder_is_not_bound_twice():
+    """An environment inside a folder that is bound at its own path is seen already; elsewhere it is not."""
+    prefix = Path("/srv/tree/.venv")
+    checkout = Bind(Path("/srv/tree"), Path("/srv/tree"))
+    moved = Bind(Path("/srv/tree"), Path("/opt/tree"))
+
+    assert Bind(prefix, prefix) not in Provision(prefix, binds=(checkout,)).all_binds()
+    assert Bind(prefix, prefix) in Provision(prefix, binds=(moved,)).all_binds()
+    assert Bind(prefix, prefix) in Provision(prefix).all_binds()
+
+
+def test_an_image_is_built_anew_when_its_arguments_change(tmp_path):
+    """Definition file and arguments decide which image it is."""
+    definition = tmp_path / "a.def"
+    definition.write_text("Bootstrap: debootstrap\n", encoding="utf-8")
+    one, other = (recipe(Image("a", definition, {"VARIANT": variant})) for variant in ("cpu", "cuda12"))
+    definition.write_text("Bootstrap: docker\n", encoding="utf-8")
+
+    assert len({one, other, recipe(Image("a", definition, {"VARIANT": "cpu"}))}) == 3
+
+
+def test_a_missing_definition_is_named(tmp_path, monkeypatch):
+    """An image whose definition file is missing is refused by the file's name, before anything is made."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    root = Root("x", "sid", "26.05.1", "x", "x", {"apptainer": "1.4"})
+
+    with pytest.raises(ClusterError, match=r"the definition file .*none\.def cannot be read: No such file"):
+        ensure_image(root, Image("a", tmp_path / "none.def"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_of_another_version_is_read(tmp_path, monkeypatch):
+    """Fields that a record has from another version of srunbook do not keep its cluster from being taken down."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    state = State(Specification(name="old"))
+    state.folder.mkdir(parents=True)
+    state.save()
+    record = state.folder / "state.json"
+    record.write_text(
+        record.read_text(encoding="utf-8").replace('"phase"', '"project": "x", "phase"'), encoding="utf-8"
+    )
+
+    assert read_state("old") == state
+
+
+def test_the_programs_of_a_guide_lie_in_its_examples(tmp_path):
+    """The command gives `slurm/<guide>/x.sbatch` the programs of `examples/<guide>`, and other scripts nothing."""
+    for name in ("train.py", "plot_train.py", "notes.md"):
+        path = tmp_path / "examples" / "guide" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    assert programs_of(tmp_path / "slurm" / "guide" / "x.sbatch") == [tmp_path / "examples" / "guide" / "train.py"]
+    assert programs_of(tmp_path / "slurm" / "other" / "x.sbatch") == []
+    assert programs_of(tmp_path / "x.sbatch") == []
+
+
+def test_the_room_knows_no_path_of_this_repository():
+    """No file of the room names a folder of this repository or one of its guides."""
+    room = Path(cluster.__file__).parent
+    texts = {path.name: path.read_text(encoding="utf-8") for path in room.glob("*.py")}
+    words = ("examples", "jax_multinode", "slurm/", "/opt/srunbook", "jax-env", "torch-env", "jax.def", "23.10")
+    allowed = {("_daemons.py", "slurm/"), ("_configuration.py", "slurm/"), ("_roots.py", "slurm/")}  # paths of Slurm
+
+    assert {(name, word) for name, text in texts.items() for word in words if word in text} <= allowed

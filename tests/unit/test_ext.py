@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
+import real_files
+import recorded
+import recording_files
+from docutils import nodes
 
 EXTENSIONS = Path(__file__).resolve().parents[2] / "docs" / "_ext"
 
 
-@pytest.fixture(autouse=True)
-def extensions(monkeypatch):
-    """Makes the extensions importable, as conf.py does."""
-    monkeypatch.syspath_prepend(str(EXTENSIONS))
-
-
 def contrast(one: str, other: str) -> float:
-    """Contrast of two colours such as #0b5a78, as WCAG defines it."""
+    """Return the contrast of two colours such as #0b5a78, as WCAG defines it."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
@@ -38,7 +35,7 @@ def test_doctests(name):
 
 def test_some_doctests_exist():
     """The doctests above are not an empty set."""
-    attempted = [doctest.testmod(importlib.import_module(name)).attempted for name in ("measurements", "real_files")]
+    attempted = [doctest.testmod(importlib.import_module(name)).attempted for name in ("measured", "real_files")]
 
     assert min(attempted) > 1
 
@@ -90,7 +87,7 @@ def test_what_a_driver_uses(tmp_path):
     assert {path.name for path in uses} == {"worker.py", "common.py", "data.json", "broken.py", "steps.json"}
 
 
-def test_section(monkeypatch):
+def test_section():
     """A section is what stands between its two markers, dedented."""
     section = importlib.import_module("code_file").section
     text = "a\n    # [loop]\n    b\n      c\n    # [/loop]\nd\n"
@@ -100,7 +97,24 @@ def test_section(monkeypatch):
         section(text, "lop")
 
 
-def teardown_module() -> None:
-    """Leaves the extensions' modules, whose names are common words, to nobody else."""
-    for path in EXTENSIONS.glob("*.py"):
-        sys.modules.pop(path.stem, None)
+def test_stamp_has_the_time_of_the_job():
+    """The line under a script says how long the job took, and not its last step."""
+    rows = [{"JobID": "7", "Elapsed": "00:01:17"}, {"JobID": "7.0", "Elapsed": "00:00:05"}]
+    run = {"command": "sbatch a.sbatch", "where": "slurm", "date": "2026-11-20", "source_sha256": "0" * 64}
+    recording = recording_files.Recording(**run, output=(), versions={"slurm": "22.05.8"}, accounting=rows)
+
+    assert recorded.stamp(recording) == "Ran on Slurm 22.05.8 in 77 s, 2026-11-20"
+
+
+@pytest.mark.parametrize(
+    ("html", "page", "may"),
+    [
+        ("<div id='sg-tag-list' class='sphx-glr-tag-list'></div>\n<div class=\"sphx-glr-thumbnails\">", "gallery/a", 1),
+        ('<div class="sphx-glr-thumbnails"><pre>srun a</pre>', "gallery/a", 0),
+        ('<div class="sphx-glr-thumbnails">', "guides/a", 0),
+    ],
+    ids=["a list of examples", "code that begins like one", "another page"],
+)
+def test_html_of_the_gallery(html, page, may):
+    """In the gallery's pages stands its own HTML, and nothing that only begins like it."""
+    assert real_files.allowed(None, page, nodes.raw(html, html, format="html")) == bool(may)

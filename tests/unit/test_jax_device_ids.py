@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "jax_multinode" / "
 
 @pytest.fixture(scope="module")
 def query_v2() -> ModuleType:
-    """The program as a module; importing it starts nothing."""
+    """Import the program as a module; importing it starts nothing."""
     spec = importlib.util.spec_from_file_location("query_v2", PROGRAM)
     assert spec is not None
     assert spec.loader is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from srunbook.verify._metrics import COLUMNS
+from srunbook.cli.verify import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guides"
@@ -32,16 +32,16 @@ class Guide:
 
     @property
     def paths(self) -> list[Path]:
-        """Its pages."""
+        """Return its pages."""
         return sorted(GUIDES.glob(self.pages), key=lambda path: path.stem != "index")
 
     @property
     def text(self) -> str:
-        """Text of all pages."""
+        """Return the text of all pages."""
         return "".join(path.read_text(encoding="utf-8") for path in self.paths)
 
     def successors(self) -> list[tuple[str, str]]:
-        """Rows of the table: what stood in the older guide, and what stands for it here."""
+        """Return the rows of the table: what stood in the older guide, and what stands for it here."""
         table = self.paths[0].read_text(encoding="utf-8").split(f"({self.label}-older-guide)=")[1]
         rows = re.findall(r"^\| (.+?) \| (.+?) \|.*\|$", table, re.MULTILINE)
         assert rows[0] == ("There", "Here")
@@ -242,4 +242,4 @@ def test_columns_of_metrics_are_explained() -> None:
 
     assert len(columns) == 11
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == columns
-    assert tuple(columns) == COLUMNS
+    assert tuple(columns) == FORMS["ddp_cpu_"].columns

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 
 import pytest
 
@@ -10,15 +12,33 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+import psutil  # noqa: E402
 import scipy.linalg  # noqa: E402
 import scipy.stats  # noqa: E402
 
-from srunbook.svgd import phase_type  # noqa: E402
+from srunbook import phase_type  # noqa: E402
+
+MOST_MEMORY = 2**30
+"""Bytes of this process beyond which what JAX compiled is let go: that of all tests together takes 3 GB."""
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(autouse=True)
+def little_memory():
+    """Let go of what JAX compiled where it takes too much."""
+    yield
+    if psutil.Process().memory_info().rss > MOST_MEMORY:
+        jax.clear_caches()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed in small pieces
+
+
+BOTH = pytest.mark.parametrize("close", ["float32", "float64"], indirect=True)
+"""In both precisions also without `--full`: where rounding decides."""
+
+
+@pytest.fixture(params=[pytest.param("float32", marks=pytest.mark.full), "float64"])
 def close(request):
-    """Compares numbers in one of the precisions, which JAX computes in meanwhile."""
+    """Compare numbers in one of the precisions, which JAX computes in meanwhile."""
     jax.config.update("jax_enable_x64", request.param == "float64")
     relative = {"float32": 2e-5, "float64": 1e-12}[request.param]
 
@@ -32,7 +52,7 @@ def close(request):
 
 
 def random_chain(states, seed=0):
-    """Initial probabilities and rates of a random chain in continuous time."""
+    """Draw initial probabilities and rates of a random chain in continuous time."""
     random = np.random.default_rng(seed)
     rates = random.uniform(0, 1, (states, states))
     np.fill_diagonal(rates, 0)
@@ -43,6 +63,7 @@ def random_chain(states, seed=0):
 TIMES = np.array([0.0, 0.01, 0.5, 2.0, 10.0])
 
 
+@BOTH
 @pytest.mark.parametrize("states", [1, 50])
 def test_matrix_exponential(close, states):
     """Density and distribution function are those of the matrix exponential."""
@@ -145,7 +166,8 @@ def test_length_of_genealogies(close, samples):
     close(phase_type.coalescent_length(samples).cdf(times), (1 - np.exp(-times / 2)) ** (samples - 1), 2)
 
 
-@pytest.mark.parametrize("samples", [20, 40])
+@BOTH
+@pytest.mark.parametrize("samples", [20, pytest.param(40, marks=pytest.mark.full)])
 def test_shortest_genealogies(close, samples):
     """Where P(L <= t) is tiny, every digit of it is right, and so is its gradient for the rate; the upper end as well.
 
@@ -178,7 +200,7 @@ def test_fewest_steps(close):
     assert (np.asarray(chain.log_cdf(np.array([0.0, -1.0]))) == -math.inf).all()
 
 
-@pytest.mark.parametrize("samples", [5, 40])
+@pytest.mark.parametrize("samples", [5, pytest.param(40, marks=pytest.mark.full)])
 def test_height_of_genealogies(close, samples):
     """Mean and variance of the height are 2 (1 - 1/n) and sum of 4 / (k (k-1))^2."""
     chain = phase_type.coalescent_height(samples)
@@ -298,7 +320,7 @@ def test_samples():
 
 
 def chain_of(initial, matrix, kind=phase_type.Continuous):
-    """A chain of lists, which is not made yet."""
+    """Return a chain of lists, which is not made yet."""
     return lambda: kind(jnp.array(initial, float), jnp.array(matrix, float))
 
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srunbook.slurm import SACCT_FIELDS, SlurmParseError, parse_sacct, split_attempts
+from srunbook.slurm import (
+    SACCT_FIELDS,
+    SlurmParseError,
+    parse_sacct,
+    parse_sacct_columns,
+    sacct_command,
+    split_attempts,
+)
 
 HEADER = "|".join(SACCT_FIELDS)
 PRINTED = f"""\
@@ -72,6 +79,43 @@ def test_a_name_may_hold_anything(name):
     (row,) = parse_sacct(f"{HEADER}\n17|{name}|FAILED|3:0|2||00:00:01|node[1-2]\n")
 
     assert (row.name, row.state, row.exit_code, row.nodes) == (name, "FAILED", 3, 2)
+
+
+def test_columns_keep_a_bar_in_the_name():
+    """Columns of any choice and order are read, also where the name holds bars, is last, or ends in one."""
+    text = "JobID|JobName|Partition|State\n17|a|b||batch|FAILED\n17.0|x|batch|FAILED\n"
+    first, second = parse_sacct_columns(text)
+
+    assert first == {"JobID": "17", "JobName": "a|b|", "Partition": "batch", "State": "FAILED"}
+    assert second["JobName"] == "x"
+    assert parse_sacct_columns("JobID|JobName\n17|a|b\n") == [{"JobID": "17", "JobName": "a|b"}]
+    assert parse_sacct_columns("") == parse_sacct_columns("JobID|JobName\n") == []
+
+
+def test_a_line_break_in_the_name_is_part_of_it():
+    """A row that a line break in the name has torn is put together; a torn row before another one is refused."""
+    text = "JobID|JobName|State\n4|a\n\nb|COMPLETED\n4.0|true|COMPLETED\n"
+
+    assert [row["JobName"] for row in parse_sacct_columns(text)] == ["a\n\nb", "true"]
+    with pytest.raises(SlurmParseError, match="2 columns under a header of 3"):
+        parse_sacct_columns("JobID|JobName|State\n4|a\n4.0|true|COMPLETED\n")
+
+
+def test_a_bar_too_much_elsewhere_is_refused():
+    """Without a name among the columns nothing can hold a bar, and too few columns are too few."""
+    with pytest.raises(SlurmParseError, match="3 columns under a header of 2"):
+        parse_sacct_columns("JobID|State\n17|FAILED|x\n")
+    with pytest.raises(SlurmParseError, match="1 columns under a header of 2"):
+        parse_sacct_columns("JobID|JobName\n17\n")
+
+
+def test_the_command_asks_for_the_columns():
+    """The command asks for one job, with a header, and for earlier attempts on request."""
+    assert sacct_command("17")[-1] == "--format=" + ",".join(SACCT_FIELDS)
+    assert "--noheader" not in sacct_command("17")
+    assert [word for word in sacct_command("17", duplicates=True) if word not in sacct_command("17")] == [
+        "--duplicates"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_compress_refuses_what_is_no_name(name):
 
 
 def jax_first_host(text, monkeypatch):
-    """The host that JAX 0.10 takes for the coordinator."""
+    """Return the host that JAX 0.10 takes for the coordinator."""
     cluster = pytest.importorskip("jax._src.clusters.slurm_cluster").SlurmCluster
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_STEP_NODELIST", text)

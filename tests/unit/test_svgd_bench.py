@@ -17,7 +17,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 @pytest.fixture
 def bench(monkeypatch):
-    """Imports a program of bench/."""
+    """Import a program of bench/."""
     monkeypatch.syspath_prepend(BENCH)
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")  # they set it where it is not set
     return importlib.import_module
@@ -57,7 +57,7 @@ class Answering:
         self.answers = list(answers)
 
     def ask(self, request, seconds):
-        """The next answer."""
+        """Return the next answer."""
         return self.answers.pop(0)
 
 
@@ -91,7 +91,8 @@ def test_limits_of_a_package(bench, answers, earlier, limit, samples):
 def test_a_package_that_hangs_is_killed(bench, monkeypatch, tmp_path):
     """A package that does not answer in time gives no answer, and its process is gone; a new one can be asked."""
     speed = bench("svgd_speed")
-    (tmp_path / "svgd_peers.py").write_text(
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks" / "svgd_peers.py").write_text(
         "import json, sys, time\n"
         "for line in sys.stdin:\n"
         "    time.sleep(600 if 'hang' in line else 0)\n"

@@ -14,15 +14,16 @@ import numpy as np  # noqa: E402
 import scipy.special  # noqa: E402
 import scipy.stats  # noqa: E402
 
-from srunbook.svgd import SVGD, phase_type  # noqa: E402
+from srunbook import phase_type  # noqa: E402
+from srunbook.svgd import SVGD  # noqa: E402
 
 PARTICLES, STEPS = 200, 150
 SHARE = 0.05
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(params=["float32", pytest.param("float64", marks=pytest.mark.full)])
 def kind(request):
-    """One of the precisions, which JAX computes in meanwhile."""
+    """Return one of the precisions, which JAX computes in meanwhile."""
     jax.config.update("jax_enable_x64", request.param == "float64")
     yield request.param
     jax.config.update("jax_enable_x64", False)

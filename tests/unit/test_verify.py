@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from srunbook import verify
 from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED
+from srunbook.cli.verify import FORMS
 from srunbook.slurm import SACCT_FIELDS, parse_sacct
 from srunbook.verify import Accounting, Cause, Outcome
 
@@ -28,25 +30,31 @@ COMPLETED = """\
 """
 
 
-def start(rank: int, **changes: object) -> str:
-    """A start record, with changes."""
-    fields = {"event": "start", "rank": rank, "world_size": 2, "local_rank": 0, "host": f"node{rank + 1}"}
-    fields |= {"pid": 70 + rank, "backend": "gloo", "device": "cpu", "framework": "torch 2.13.0", "job": "17"}
-    return f"record {json.dumps({**fields, 'epochs': 3, **changes})}"
+def line(rank: int, world_size: int, event: str, fields: dict[str, object]) -> str:
+    """Return a rank line with the fields that are not None."""
+    said = [f"{name}={value}" for name, value in fields.items() if value is not None]
+    return " ".join([f"rank {rank}/{world_size} {event}", *said])
 
 
-def end(rank: int, **changes: object) -> str:
-    """An end record, with changes."""
-    return f"record {json.dumps({'event': 'end', 'rank': rank, 'steps': 30, 'params_sha256': 'ab' * 32, **changes})}"
+def start(rank: int, world_size: int = 2, **changes: object) -> str:
+    """Return a start line, with changes."""
+    fields = {"host": f"node{rank + 1}", "local_rank": 0, "device": "cpu", "backend": "gloo"}
+    fields |= {"framework": "torch-2.13.0", "job": "17", "pid": 70 + rank, "epochs": 3}
+    return line(rank, world_size, "start", fields | changes)
+
+
+def end(rank: int, world_size: int = 2, **changes: object) -> str:
+    """Return an end line, with changes."""
+    return line(rank, world_size, "end", {"steps": 30, "loss": "0.0144", "params": "ab" * 6} | changes)
 
 
 def epoch_line(number: int) -> str:
-    """What rank 0 prints for an epoch."""
+    """Return what rank 0 prints for an epoch."""
     return f"epoch {number}/3  train_loss 0.{number}23456  val_loss 0.{number}50000  val_mae 3.21  val_rmse 4.56"
 
 
 def epoch_row(number: int) -> str:
-    """The same epoch in metrics.csv."""
+    """Return the same epoch in metrics.csv."""
     return f"{number},0.{number}23456,0.{number}50000,3.2149,4.5551,2.5,400.0,0.1,2.4,,81.5"
 
 
@@ -69,11 +77,11 @@ class Left:
 
     @property
     def results(self) -> Path:
-        """The folder of results."""
+        """Return the folder of results."""
         return self.folder / "results" / "ddp_cpu_17"
 
     def write(self) -> None:
-        """Writes everything."""
+        """Write everything."""
         self.results.mkdir(parents=True, exist_ok=True)
         for rank, lines in self.logs.items():
             (self.results / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
@@ -82,18 +90,19 @@ class Left:
         (self.results / "checkpoint_latest.pth").write_bytes(b"weights")
 
     def ask(self, job: str) -> Accounting:
-        """Stands for sacct."""
+        """Answer in place of sacct."""
         text = f"{HEADER}\n{self.accounting}"
         return Accounting(tuple(parse_sacct(text)), text=text, queued=self.queued)
 
-    def judge(self, target: str = "17", **options: str) -> verify.Report:
-        """Verifies what is there."""
-        return verify.judge(verify.collect(target, folder=self.folder, ask=self.ask), **options)
+    def judge(self, target: str = "17", **options: Any) -> verify.Report:
+        """Verify what is there, as the command does."""
+        artefacts = verify.collect(target, folder=self.folder, ask=self.ask)
+        return verify.judge(artefacts, **{"form": FORMS["ddp_cpu_"]} | options)
 
 
 @pytest.fixture
 def left(tmp_path: Path) -> Left:
-    """What a job of two ranks and three epochs left behind."""
+    """Lay out what a job of two ranks and three epochs leaves behind."""
     logs = {0: [start(0), *map(epoch_line, (1, 2, 3)), end(0)], 1: [start(1), end(1)]}
     left = Left(tmp_path, logs, [epoch_row(number) for number in (1, 2, 3)])
     left.write()
@@ -101,7 +110,7 @@ def left(tmp_path: Path) -> Left:
 
 
 def expect(report: verify.Report, cause: Cause, sentence: str) -> None:
-    """The report fails with this status, the check that says so names a next step, and nothing passes by default."""
+    """Expect a failure with this status, from a check that names a next step."""
     (first, *_) = [check for check in report.checks if check.outcome is Outcome.FAILED]
 
     assert (report.cause, first.cause) == (cause, cause), report.text()
@@ -116,7 +125,7 @@ def test_a_good_job_is_verified(left):
 
     assert report.cause is Cause.VERIFIED, report.text()
     assert [check.name for check in report.checks] == [
-        *("job", "steps", "records", "world", "hosts", "backend", "ends", "parameters"),
+        *("job", "steps", "rank lines", "world", "hosts", "backend", "ends", "parameters"),
         *("files", "metrics.csv", "epochs", "numbers", "losses"),
     ]
     assert {check.outcome for check in report.checks} == {Outcome.PASSED}
@@ -158,10 +167,10 @@ def test_an_empty_file(left, name):
         ("cpu_util_avg", "cpu_util_avg,more", "column 'more' is unknown"),
         ("epoch,train_loss", "train_loss,epoch", "other order"),
         (",81.5\n", "\n", "line 2 has 10 cells, and there are 11 columns"),
-        ("3.2149", "three", "line 2: val_mae is 'three', which is no number"),
-        ("3.2149", "", "line 2: val_mae is '', which is no number"),
+        ("3.2149", "three", "line 2: val_mae is 'three', which is not a number"),
+        ("3.2149", "", "line 2: val_mae is '', which is not a number"),
         ("2,0.2", "2.0,0.2", "line 3: epoch is '2.0'"),
-        ("81.5", "8" * 200_000, "this is no CSV: field larger"),
+        ("81.5", "8" * 200_000, "this is not CSV: field larger"),
     ],
 )
 def test_a_malformed_file(left, old, new, sentence):
@@ -192,12 +201,12 @@ def test_an_epoch_is_missing(left, epochs, sentence):
     expect(left.judge(), Cause.EPOCH_MISSING, sentence)
 
 
-def test_an_epoch_stands_twice(left):
+def test_an_epoch_is_there_twice(left):
     """An epoch that is in metrics.csv twice is named."""
     left.metrics.insert(1, epoch_row(2))
     left.write()
 
-    expect(left.judge(), Cause.EPOCH_TWICE, "epoch 2 stands there more than once")
+    expect(left.judge(), Cause.EPOCH_TWICE, "epoch 2 is there more than once")
 
 
 @pytest.mark.parametrize("epochs", [(2, 1, 3), (1, 2, 3, 4), (0, 1, 2, 3)], ids=["order", "too-many", "zero"])
@@ -211,7 +220,7 @@ def test_epochs_out_of_order(left, epochs):
 
 def test_unknown_number_of_epochs(left):
     """Where nobody says how many epochs were asked for, that all are there is not proven."""
-    left.logs = {rank: [line.replace(', "epochs": 3', "") for line in lines] for rank, lines in left.logs.items()}
+    left.logs = {rank: [line.replace(" epochs=3", "") for line in lines] for rank, lines in left.logs.items()}
     left.logs[0] = [line for line in left.logs[0] if "epoch " not in line]
     left.write()
     report = left.judge()
@@ -263,13 +272,77 @@ def test_the_log_lacks_an_epoch(left):
     expect(left.judge(), Cause.LOSS_DIFFERS, "rank_0.log has no line for epoch 3, which metrics.csv has")
 
 
+# Other folders of results
+
+
+def judge_header(left: Left, *lines: str, **options: Any) -> verify.Report:
+    """Judge a folder with a metrics.csv of these lines, by its own header."""
+    (left.results / "metrics.csv").write_text("\n".join(lines))
+    return left.judge(form=verify.ResultsForm(**options))
+
+
+def test_columns_of_the_header(left):
+    """Without a form the header says which columns there are; one without any value is left out."""
+    rows = [f"{number},0.{number}23456,{number * 8}," for number in (1, 2, 3)]
+    (left.results / "timings.csv").unlink()
+    report = judge_header(left, "epoch,train_loss,tokens,gpu", *rows)
+    checks = {check.name: check.evidence for check in report.checks}
+
+    assert report.cause is Cause.VERIFIED, report.text()
+    assert checks["metrics.csv"] == "3 lines of 4 columns"
+    assert checks["numbers"] == "finite; at the end train_loss 0.323456, tokens 24"
+    assert report.final == {"train_loss": 0.323456, "tokens": 24}
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (("step,loss", "1,0.5"), "the first column is 'step'; it should be 'epoch'"),
+        (("epoch,loss,loss", "1,0.5,0.5"), "column 'loss' is there twice"),
+        (("epoch", "1"), "'epoch' is the only column"),
+        (("epoch,loss", "1,0.5", "2,"), "line 3: loss is '', which is not a number"),
+        (("epoch,loss", "1,low"), "line 2: loss is 'low', which is not a number"),
+        (("epoch,loss", ",0.5"), "line 2: epoch is '', which is not a number"),
+    ],
+)
+def test_a_header_that_is_wrong(left, lines, sentence):
+    """A header without epochs, a column twice, a cell missing among numbers: each is named."""
+    expect(judge_header(left, *lines), Cause.FILE_MALFORMED, re.escape(sentence))
+
+
+def test_a_form_of_the_caller(left):
+    """A caller may say which cells may be empty, and which files are required."""
+    lines = ("epoch,train_loss,gpu", "1,0.123456,", "2,0.223456,9", "3,0.323456,")
+    report = judge_header(left, *lines, may_be_empty=("gpu",), required=("timings.csv", "model.pt"))
+
+    expect(report, Cause.FILE_MISSING, "^model.pt missing in")
+    assert [check.name for check in report.checks if check.outcome is not Outcome.PASSED] == ["files"]
+
+
+def test_a_folder_without_metrics(left):
+    """A folder without metrics.csv proves something only if somebody says what it has to hold."""
+    (left.results / "metrics.csv").unlink()
+    nothing = left.judge(form=verify.ResultsForm())
+    named = left.judge(form=verify.ResultsForm(required=("timings.csv",)))
+
+    assert nothing.cause is Cause.NOT_PROVEN
+    assert nothing.checks[-1].evidence.endswith("has no metrics.csv, and nothing says which files it should hold")
+    assert named.cause is Cause.VERIFIED
+    assert len(nothing.checks) == len(named.checks) == 9
+
+
+def test_a_form_without_epochs():
+    """Columns without the epoch are refused."""
+    with pytest.raises(ValueError, match="one of them has to be 'epoch'"):
+        verify.ResultsForm(columns=("step", "loss"))
+
+
 # Ranks
 
 
 def test_a_world_of_one_twice(left):
     """Two ranks that are each alone in a world of 1 are no world of 2, though both ended well."""
-    left.logs[1] = [start(0, world_size=1, host="node2", pid=71), end(0)]
-    left.logs[0][0] = start(0, world_size=1)
+    left.logs = {0: [start(0, 1), end(0, 1)], 1: [start(0, 1, host="node2", pid=71), end(0, 1)]}
     left.write()
 
     expect(left.judge(), Cause.WORLD_SIZE, "world size 1, 2 times, instead of 2: rank 0 is pid 70 on node1, rank 0 is")
@@ -277,7 +350,7 @@ def test_a_world_of_one_twice(left):
 
 def test_a_world_of_one_twice_in_one_log(left):
     """The same is found where both write into the log of the job, and where accounting is silent."""
-    lines = [start(0, world_size=1), start(0, world_size=1, host="node2"), end(0), end(0)]
+    lines = [start(0, 1), start(0, 1, host="node2"), end(0, 1), end(0, 1)]
     for accounting in (COMPLETED, COMPLETED.replace("|2|2|", "|2||")):
         left.accounting = accounting
         for path in left.results.glob("rank_*.log"):
@@ -303,7 +376,7 @@ def test_a_step_before_the_ranks(left):
 
 def test_a_boundless_world(left):
     """A world size that no machine has is answered at once, with the first ranks that are missing."""
-    left.logs = {0: [start(0, world_size=10**15), end(0)]}
+    left.logs = {0: [start(0, 10**15), end(0, 10**15)]}
     (left.results / "rank_1.log").unlink()
     left.write()
 
@@ -312,7 +385,7 @@ def test_a_boundless_world(left):
 
 def test_ranks_disagree_about_the_world(left):
     """Ranks that name different world sizes are found."""
-    left.logs[1][0] = start(1, world_size=3)
+    left.logs[1][0] = start(1, 3)
     left.write()
 
     expect(left.judge(), Cause.WORLD_SIZE, "the ranks disagree about the world size: 2, 3")
@@ -349,11 +422,11 @@ def test_a_rank_without_log(left):
     expect(left.judge(), Cause.RANK_MISSING, "rank_1.log is missing; the other 1 of 2 ranks are there")
 
 
-def test_a_rank_without_record(left):
-    """A rank whose log holds no start record is named."""
+def test_a_rank_without_start_line(left):
+    """A rank whose log has no start line is named."""
     (left.results / "rank_1.log").write_text("nothing of interest\n")
 
-    expect(left.judge(), Cause.RANK_MISSING, "rank_1.log holds no start record")
+    expect(left.judge(), Cause.RANK_MISSING, "rank_1.log has no start line")
 
 
 def test_no_logs(left):
@@ -401,30 +474,99 @@ def test_another_backend(left):
 
 def test_parameters_of_one_rank_differ(left):
     """One rank whose parameters differ from the others' is named."""
-    left.logs[1][-1] = end(1, params_sha256="cd" * 32)
+    left.logs[1][-1] = end(1, params="cd" * 6)
     left.write()
 
-    expect(left.judge(), Cause.PARAMETERS, "rank 1 has cdcdcdcdcdcd...; rank 0 has abababababab...")
+    expect(left.judge(), Cause.PARAMETERS, "rank 1 has cdcdcdcdcdcd; rank 0 has abababababab$")
 
 
-def test_parameters_without_hash_are_not_proven(left):
-    """A rank that gives no hash leaves the parameters unproven, and nothing else."""
-    left.logs[1][-1] = end(1, params_sha256=None)
+@pytest.mark.parametrize(
+    ("name", "line", "check", "evidence"),
+    [
+        ("host", start, "hosts", "the start line of rank 1 does not say host="),
+        ("backend", start, "backend", "the start line of rank 1 does not say backend="),
+        ("steps", end, "ends", "all ranks ended, but the end line of rank 1 does not say steps="),
+        ("params", end, "parameters", "the end line of rank 1 does not say params="),
+    ],
+)
+def test_a_field_that_a_rank_does_not_say(left, name, line, check, evidence):
+    """What one rank, or every rank, leaves unsaid is not proven, and the line names the field and how to say it."""
+    place = 0 if line is start else -1
+    left.logs[1][place] = line(1, **{name: None})
+    left.write()
+    one = left.judge()
+    left.logs[0][place] = line(0, **{name: None})
+    left.write()
+    every = left.judge()
+
+    for report, sentence in ((one, evidence), (every, f"no {line.__name__} line says {name}=")):
+        (found,) = [check for check in report.checks if check.outcome is not Outcome.PASSED]
+        assert (report.cause, found.name, found.outcome) == (Cause.NOT_PROVEN, check, Outcome.NOT_PROVEN)
+        assert found.evidence.endswith(sentence)
+        assert f"{name}=" in found.next_step
+
+
+def test_ranks_that_say_nothing_of_themselves(left):
+    """Bare rank lines prove that all ranks of one world started and ended, and nothing about hosts or steps."""
+    left.logs = {rank: [f"rank {rank}/2 start", f"rank {rank}/2 end"] for rank in (0, 1)}
+    left.write()
+    checks = {check.name: check for check in left.judge().checks}
+
+    assert checks["rank lines"].outcome is checks["world"].outcome is Outcome.PASSED
+    assert checks["world"].evidence == (
+        "world size 2: rank 0, rank 1; no start line says host= and no start line says pid=, so two ranks of one "
+        "process would not show"
+    )
+    for name in ("hosts", "backend", "ends", "parameters", "epochs"):
+        assert checks[name].outcome is Outcome.NOT_PROVEN, name
+
+
+def test_ranks_without_process_ids(left):
+    """Ranks that are all there pass without a pid=, and the line says what it does not show."""
+    left.logs = {rank: [start(rank, pid=None), *lines[1:]] for rank, lines in left.logs.items()}
     left.write()
     report = left.judge()
+    (world,) = [check for check in report.checks if check.name == "world"]
 
-    assert report.cause is Cause.NOT_PROVEN
-    assert [check.evidence for check in report.checks if check.outcome is not Outcome.PASSED] == [
-        "rank 1 gave no hash of parameters"
-    ]
+    assert report.cause is Cause.VERIFIED
+    assert world.evidence == (
+        "world size 2: rank 0 on node1, rank 1 on node2; no start line says pid=, so two ranks of one process would "
+        "not show"
+    )
+
+
+def test_a_wrong_rank_beside_a_silent_one(left):
+    """What one rank does not say hides nothing that the others say: a difference fails all the same."""
+    left.logs = {0: [start(0, 3), end(0, 3)], 1: [start(1, 3, backend="mpi"), end(1, 3, params="cd" * 32)]}
+    left.logs[2] = [start(2, 3, backend=None), end(2, 3, params=None)]
+    left.write()
+    checks = {check.name: check.cause for check in left.judge().checks}
+
+    assert (checks["backend"], checks["parameters"]) == (Cause.BACKEND, Cause.PARAMETERS)
+
+
+def test_hashes_of_different_lengths(left):
+    """Where one rank prints more digits of its hash than another, those that both print are compared."""
+    left.logs[1][-1] = end(1, params="ab" * 32)
+    left.write()
+
+    assert left.judge().cause is Cause.VERIFIED
+
+
+def test_an_end_in_another_world(left):
+    """A rank whose end line names another world size than its start line is found."""
+    left.logs[1][-1] = end(1, 4)
+    left.write()
+
+    expect(left.judge(), Cause.WORLD_SIZE, "rank 1 started in a world of 2 and ended in one of 4")
 
 
 def test_a_rank_that_did_not_end(left):
-    """A rank with a start record and no end record is named."""
+    """A rank with a start line and no end line is named."""
     left.logs[1].pop()
     left.write()
 
-    expect(left.judge(), Cause.UNFINISHED, "rank 1 started and has no end record")
+    expect(left.judge(), Cause.UNFINISHED, "rank 1 started and has no end line")
 
 
 def test_no_steps(left):
@@ -440,31 +582,31 @@ def test_completed_and_ran_nothing(left):
     left.logs = {0: ["hello"], 1: []}
     left.write()
 
-    expect(left.judge(), Cause.RAN_NOTHING, "no rank says in .*rank_0.log, .*rank_1.log that it started")
+    expect(left.judge(), Cause.RAN_NOTHING, "found no start line in .*rank_0.log, .*rank_1.log")
 
 
-def test_a_torn_record(left):
-    """A record that another line tore apart is shown."""
-    left.logs[0][0] = start(0)[:50]
+def test_a_line_that_cannot_be_read(left):
+    """A rank line with an impossible value, as where another line tore it apart, is shown."""
+    left.logs[0][0] = start(0, pid="7epoch")
     left.write()
 
-    expect(left.judge(), Cause.RECORD_DAMAGED, "rank_0.log: run record is not JSON")
+    expect(left.judge(), Cause.RANK_LINE_DAMAGED, "rank_0.log: rank 0/2 start: pid=7epoch: expected a whole number")
 
 
-def test_records_of_another_job(left):
+def test_lines_of_another_job(left):
     """Logs of another job than the folder is named after are found."""
     for rank in (0, 1):
         left.logs[rank][0] = start(rank, job="16")
     left.write()
 
-    expect(left.judge(), Cause.RECORD_DAMAGED, "rank_0.log is of job 16; expected job 17")
+    expect(left.judge(), Cause.RANK_LINE_DAMAGED, "rank_0.log is of job 16; expected job 17")
 
 
 # Attempts
 
 
 def test_a_restarted_rank_counts_once(left):
-    """A launcher that starts a rank again leaves two start records, of which the last one counts."""
+    """A launcher that starts a rank again leaves two start lines, and the last one counts."""
     left.logs = {rank: [start(rank, pid=9), *lines] for rank, lines in left.logs.items()}
     left.write()
 
@@ -486,7 +628,7 @@ def test_a_requeued_job_that_ended_is_verified(left):
 
 
 def without_results(left: Left) -> Left:
-    """The same, for a job without a folder of results."""
+    """Take the folder of results away."""
     for path in sorted(left.results.iterdir()):
         path.unlink()
     left.results.rmdir()
@@ -531,6 +673,13 @@ def test_what_to_do_about_an_exit_code(left, status, words):
 
     (failed, *_) = [check for check in left.judge().checks if check.outcome is Outcome.FAILED]
     assert words in failed.next_step
+
+
+def test_a_bar_in_the_name_of_a_job(left):
+    """A job named `a|b` is verified like any other."""
+    left.accounting = COMPLETED.replace("17|ddp_2node_cpu|", "17|a|b|")
+
+    assert left.judge().cause is Cause.VERIFIED
 
 
 def test_a_failed_step_of_a_completed_job(left):
@@ -580,7 +729,7 @@ def test_without_sacct_the_summary_counts(left):
     """Where there is no sacct, sacct_summary.txt is believed, and named; without it the state is not proven."""
 
     def judge() -> verify.Report:
-        missing = Accounting(problem="there is no sacct on this machine")
+        missing = Accounting(problem="this machine has no sacct")
         return verify.judge(verify.collect("17", folder=left.folder, ask=lambda job: missing))
 
     assert judge().cause is Cause.NOT_PROVEN
@@ -588,7 +737,7 @@ def test_without_sacct_the_summary_counts(left):
     report = judge()
 
     assert report.cause is Cause.VERIFIED
-    assert "says sacct_summary.txt (there is no sacct on this machine)" in report.checks[0].evidence
+    assert "says sacct_summary.txt (this machine has no sacct)" in report.checks[0].evidence
 
 
 @pytest.mark.parametrize(
@@ -596,7 +745,7 @@ def test_without_sacct_the_summary_counts(left):
     [
         (f"{HEADER}\n17|x|RUNNING|0:0|1||00:00:09|node1\n", "was written before the end of the job"),
         (f"{HEADER}\n16|x|COMPLETED|0:0|1||00:00:09|node1\n", "is of job 16"),
-        ("JobID  JobName  State\n", "is no output of sacct"),
+        ("JobID  JobName  State\n", "is not what sacct prints"),
     ],
     ids=["early", "foreign", "other-form"],
 )
@@ -615,7 +764,7 @@ def test_a_summary_that_proves_nothing(left, text, problem):
 
 @pytest.mark.parametrize("name", ["slurm-17.out", "my_job_17.out", "logs/my_job_17.out"])
 def test_a_job_without_results(left, name):
-    """A job that prints records into the log of the job is verified without a folder of results."""
+    """A job whose ranks print into the log of the job is verified without a folder of results."""
     without_results(left)
     lines = [start(0), start(1), end(1), end(0)]
     (left.folder / "logs").mkdir(exist_ok=True)
@@ -629,8 +778,8 @@ def test_a_job_without_results(left, name):
 def test_several_ranks_for_each_task(left):
     """A launcher that starts two ranks in each task makes a world that is a multiple of the tasks."""
     without_results(left)
-    starts = [start(rank, world_size=4, host=f"node{rank // 2 + 1}") for rank in range(4)]
-    (left.folder / "slurm-17.out").write_text("\n".join([*starts, *(end(rank) for rank in range(4))]))
+    starts = [start(rank, 4, host=f"node{rank // 2 + 1}") for rank in range(4)]
+    (left.folder / "slurm-17.out").write_text("\n".join([*starts, *(end(rank, 4) for rank in range(4))]))
 
     assert left.judge().cause is Cause.VERIFIED
 
@@ -644,14 +793,14 @@ def test_a_log_elsewhere_is_not_proven(left):
     assert any("sacct -j 17 --format=WorkDir" in check.next_step for check in report.checks)
 
 
-# Whatever stands in the files
+# Whatever the files hold
 
-GOOD_LOG = "\n".join([start(0, world_size=1), *map(epoch_line, (1, 2, 3)), end(0)])
+GOOD_LOG = "\n".join([start(0, 1), *map(epoch_line, (1, 2, 3)), end(0, 1)])
 GOOD_METRICS = "\n".join([COLUMNS, *map(epoch_row, (1, 2, 3))])
 
 
 def torn(text: str) -> st.SearchStrategy[str]:
-    """A text with a piece of it replaced by something else."""
+    """Replace a piece of a text by something else."""
     cut = st.tuples(st.integers(0, len(text)), st.integers(0, 40), st.text(max_size=20))
     return cut.map(lambda place: text[: place[0]] + place[2] + text[place[0] + place[1] :])
 
@@ -663,7 +812,7 @@ def torn(text: str) -> st.SearchStrategy[str]:
     st.text(st.characters(exclude_characters="\n|"), max_size=5),
 )
 def test_a_torn_file_is_judged(log, metrics, rank, host):
-    """Whatever stands in logs, metrics and accounting, the verifier gives a report in each of its forms."""
+    """Whatever logs, metrics and accounting hold, the verifier gives a report in each of its forms."""
     rows = tuple(parse_sacct(f"{HEADER}\n{COMPLETED}".replace("node[1-2]", f"node[{host}]")))
     artefacts = verify.Artefacts(
         "17",

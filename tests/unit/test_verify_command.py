@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from srunbook import verify
+from srunbook.cli.verify import FORMS
 from srunbook.slurm import SACCT_FIELDS
 from srunbook.verify import Accounting, Cause, Check, Outcome, Report
 
@@ -19,16 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
 HEADER = "|".join(SACCT_FIELDS)
 ROWS = "17|two|COMPLETED|0:0|1||00:00:09|node1\n17.0|python|COMPLETED|0:0|1|1|00:00:09|node1\n"
-RECORDS = [
-    {"event": "start", "rank": 0, "world_size": 1, "local_rank": 0, "host": "node1", "pid": 7, "backend": "gloo"}
-    | {"device": "cpu", "framework": "torch 2.13.0", "job": "17"},
-    {"event": "end", "rank": 0, "steps": 5, "params_sha256": "ab" * 32},
-]
+RANK_LINES = """\
+rank 0/1 start host=node1 local_rank=0 device=cpu backend=gloo framework=torch-2.13.0 job=17 pid=7
+rank 0/1 end steps=5 params=abababababab
+"""
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A folder with the log of job 17, and a sacct on PATH that prints `sacct.out` and ends with `status`."""
+    """Make a folder with the log of job 17, and put a sacct on PATH that prints `sacct.out`."""
     for name in ("sacct", "squeue"):
         tool = tmp_path / "bin" / name
         tool.parent.mkdir(exist_ok=True)
@@ -36,14 +36,14 @@ def place(tmp_path, monkeypatch):
         tool.chmod(0o755)
     (tmp_path / "sacct.out").write_text(f"{HEADER}\n{ROWS}")
     (tmp_path / "squeue.out").write_text("")
-    (tmp_path / "slurm-17.out").write_text("".join(f"record {json.dumps(record)}\n" for record in RECORDS))
+    (tmp_path / "slurm-17.out").write_text(RANK_LINES)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command."""
+    """Run the command."""
     return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False)
 
 
@@ -87,11 +87,11 @@ def test_json(place):
     ],
 )
 def test_bad_input(place, target):
-    """What is no job id and no folder ends with status 2, says what is allowed, and starts nothing."""
+    """What is neither a job id nor a folder ends with status 2, says what is allowed, and starts nothing."""
     done = run("--", target)
 
     assert done.returncode == Cause.BAD_INPUT
-    assert "is no job id, which is a number such as 17, and no folder of results, which is one such as" in done.stderr
+    assert "is neither a job id, which is a number such as 17, nor a folder of results, such as results/" in done.stderr
     assert done.stdout == ""
     assert not (place / "hacked").exists()
     assert not (place / "sacct.asked").exists()
@@ -120,6 +120,27 @@ def test_the_folder_gets_its_summaries(place):
     assert "| files | FAILED | metrics.csv, timings.csv, checkpoint_latest.pth missing" in texts["EXECUTION_SUMMARY.md"]
     assert {path.name: path.read_text() for path in folder.iterdir()} == texts
     assert first.returncode == again.returncode == Cause.FILE_MISSING
+
+
+def test_what_a_folder_should_hold(place):
+    """A folder is judged by its name, or by a header that is a guide's; any other by its own header and --require."""
+    lines = RANK_LINES.replace("pid=7", "pid=7 epochs=1") + "epoch 1/1  train_loss 0.5\n"
+    (place / "slurm-17.out").write_text(lines)
+    folder = place / "results" / "mine_17"
+    folder.mkdir(parents=True)
+    header = ",".join(FORMS["ddp_cpu_"].columns)
+    (folder / "metrics.csv").write_text(f"{header}\n1{',0.5' * 8},,\n")
+    known = run("17")
+    (folder / "metrics.csv").write_text("epoch,train_loss\n1,0.5\n")
+    own = run("17")
+    required = run("--require", "model.pt", "--require", "metrics.csv", "17")
+    wrong = run("--require", "models/model.pt", "17")
+
+    assert "timings.csv, checkpoint_latest.pth missing" in known.stdout
+    assert (known.returncode, own.returncode) == (Cause.FILE_MISSING, Cause.VERIFIED)
+    assert "model.pt missing in" in required.stdout
+    assert (required.returncode, wrong.returncode) == (Cause.FILE_MISSING, Cause.BAD_INPUT)
+    assert "--require models/model.pt: give the name of a file in the folder of results, no path" in wrong.stderr
 
 
 def test_a_running_job_gets_no_summary(place):
@@ -170,7 +191,7 @@ def test_accounting_that_has_not_heard_of_the_start_is_asked_again(place):
         ("#!/bin/sh\necho 'sacct: error: slurmdbd: no' >&2\nexit 1\n", "sacct: error: slurmdbd: no"),
         ("#!/bin/sh\nexit 3\n", "sacct ended with status 3"),
         ("#!/bin/sh\necho nonsense\n", "no column JobID"),
-        ("#!/does/not/exist\n", "there is no sacct"),
+        ("#!/does/not/exist\n", "this machine has no sacct"),
     ],
 )
 def test_a_sacct_that_does_not_work(place, script, problem):
@@ -226,7 +247,7 @@ SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
 
 
 def script(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Runs the script without srunbook on PATH, unless VENV leads there."""
+    """Run the script without srunbook on PATH, unless VENV leads there."""
     tools = [path for path in os.environ["PATH"].split(":") if not (Path(path) / "srunbook").exists()]
     own = {"PATH": ":".join(tools), "HOME": str(Path.cwd()), **environ}
     return subprocess.run(["bash", SCRIPT, *arguments], env=own, capture_output=True, text=True, check=False)
@@ -234,7 +255,7 @@ def script(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def installed(place):
-    """A folder of an environment in which srunbook is installed."""
+    """Make an environment in which srunbook is installed; return its folder."""
     command = place / "env" / "bin" / "srunbook"
     command.parent.mkdir(parents=True)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SRUNBOOK[-1]}" "$@"\n')

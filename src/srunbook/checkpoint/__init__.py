@@ -1,8 +1,8 @@
-"""Checkpoints that survive what happens to jobs, and stop signals that all ranks agree on.
+"""Save checkpoints that survive what happens to jobs, and agree on stop signals between ranks.
 
 - `Checkpoints` saves and restores named tensors: whole or not at all, on one process or on many.
-- `Shard` is the part of a global tensor that one process has.
-- `flatten` makes named tensors of a nested state, such as that of an optimizer; `unflatten` puts it together again.
+- `Shard` is the part of a global tensor that one process holds.
+- `flatten` turns a nested state, such as that of an optimizer, into named tensors; `unflatten` turns them back.
 - `StopSignal` turns SIGTERM, SIGUSR1 and SIGUSR2 into one decision of all ranks at the same step.
 """
 

@@ -1,4 +1,4 @@
-"""Arrays of torch, NumPy and JAX as plain memory, and back."""
+"""Turn arrays of torch, NumPy and JAX into plain memory, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Words: TypeAlias = npt.NDArray[Any]
+Bits: TypeAlias = npt.NDArray[Any]
 """The bits of an array as unsigned integers, so that types which NumPy does not know need no special treatment."""
 
 Index: TypeAlias = tuple[slice, ...]
@@ -40,21 +40,24 @@ FRAMEWORKS = ("numpy", "torch")
 """What restored tensors can be."""
 
 
-def words_type(dtype: str) -> np.dtype[Any]:
-    """Type of unsigned integers that holds the bits of one element."""
+def bits_type(dtype: str) -> np.dtype[Any]:
+    """Return the type of unsigned integers that holds the bits of one element."""
     return np.dtype(f"<u{DTYPES[dtype][1]}")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a global array that this process has.
+    """The part of a global array that this process holds.
 
-    Together the processes give every element of the global array exactly once.
+    Together the processes hold every element of the global array exactly once.
 
     Args:
         array: The part: a torch tensor, a NumPy array or a JAX array.
         index: Where it lies in the global array: one slice for each axis. Axes that are left out are whole.
         global_shape: Shape of the global array.
+
+    Raises:
+        ValueError: The shape of the part is not that of its slices, or a slice leaves the global array.
 
     >>> Shard(np.zeros((2, 3)), (slice(4, 6),), (8, 3)).start
     (4, 0)
@@ -65,7 +68,7 @@ class Shard:
     global_shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuses a part that does not fit its place."""
+        """Reject a part whose shape is not that of its slices."""
         _, shape = box(self.index, tuple(self.global_shape))
         found = tuple(self.array.shape)
         if found != shape:
@@ -81,7 +84,7 @@ class Shard:
 
 
 def box(index: Index, global_shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Start and shape of a box of a global array.
+    """Return start and shape of a box of a global array.
 
     >>> box((slice(4, 6),), (8, 3))
     ((4, 0), (2, 3))
@@ -113,7 +116,7 @@ class Piece:
         framework: `numpy` or `torch`: what it comes back as.
         global_shape: Shape of the whole tensor.
         start: Where the box begins.
-        words: The bits, contiguous.
+        bits: The bits, contiguous.
     """
 
     name: str
@@ -121,14 +124,14 @@ class Piece:
     framework: str
     global_shape: tuple[int, ...]
     start: tuple[int, ...]
-    words: Words
+    bits: Bits
 
 
 def pieces_of(tensors: Mapping[str, Any], process_id: int, *, copy: bool) -> list[Piece]:
-    """What this process has to write.
+    """List what this process has to write.
 
-    Process 0 writes the arrays that all processes have. A `Shard`, and a JAX array that is spread over processes, is
-    written by whoever has it.
+    Process 0 writes the arrays that all processes hold. Each process writes its `Shard`s, and its part of a JAX array
+    that is spread over processes.
 
     Args:
         tensors: Arrays and shards by name.
@@ -151,21 +154,21 @@ def pieces_of(tensors: Mapping[str, Any], process_id: int, *, copy: bool) -> lis
 
 def _pieces(name: str, value: Any, process_id: int, *, copy: bool) -> list[Piece]:
     if isinstance(value, Shard):
-        dtype, framework, words = _words(value.array, copy=copy)
-        return [Piece(name, dtype, framework, tuple(value.global_shape), value.start, words)]
+        dtype, framework, bits = _bits(value.array, copy=copy)
+        return [Piece(name, dtype, framework, tuple(value.global_shape), value.start, bits)]
     if _is_spread_jax(value):
         shape = tuple(value.shape)
         shards = [shard for shard in value.addressable_shards if shard.replica_id == 0]
         return [
-            Piece(name, dtype, framework, shape, box(shard.index, shape)[0], words)
+            Piece(name, dtype, framework, shape, box(shard.index, shape)[0], bits)
             for shard in shards
-            for dtype, framework, words in [_words(shard.data, copy=copy)]
+            for dtype, framework, bits in [_bits(shard.data, copy=copy)]
         ]
     if process_id != 0:
         dtype_of(value)
         return []
-    dtype, framework, words = _words(value, copy=copy)
-    return [Piece(name, dtype, framework, words.shape, (0,) * words.ndim, words)]
+    dtype, framework, bits = _bits(value, copy=copy)
+    return [Piece(name, dtype, framework, bits.shape, (0,) * bits.ndim, bits)]
 
 
 def _is_spread_jax(value: Any) -> bool:
@@ -176,7 +179,7 @@ def _is_spread_jax(value: Any) -> bool:
 
 
 def dtype_of(value: Any) -> str:
-    """Type of an array's elements, as a key of `DTYPES`.
+    """Return the type of an array's elements, as a key of `DTYPES`.
 
     Raises:
         TypeError: The value is not an array, or its type is not stored.
@@ -200,7 +203,7 @@ def dtype_of(value: Any) -> str:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Name of a type of elements, the same for all frameworks.
+    """Return the name of a type of elements, the same for all frameworks.
 
     >>> dtype_name(np.dtype(">f4"))
     'float32'
@@ -208,21 +211,21 @@ def dtype_name(dtype: Any) -> str:
     return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
 
 
-def _words(array: Any, *, copy: bool) -> tuple[str, str, Words]:
+def _bits(array: Any, *, copy: bool) -> tuple[str, str, Bits]:
     dtype = dtype_of(array)
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and isinstance(array, torch.Tensor):
-        return dtype, "torch", _torch_words(torch, array, words_type(dtype), copy=copy)
+        return dtype, "torch", _torch_bits(torch, array, bits_type(dtype), copy=copy)
     if jax is not None and isinstance(array, jax.Array) and not array.is_fully_addressable:
         array = array.addressable_data(0)  # replicated: each process has all of it
     plain = np.asarray(array)
     if plain.dtype.byteorder == ">":
         plain = plain.astype(plain.dtype.newbyteorder("<"))
     plain = np.array(plain, order="C") if copy else np.asarray(plain, order="C")
-    return dtype, "numpy", plain.view(words_type(dtype))
+    return dtype, "numpy", plain.view(bits_type(dtype))
 
 
-def _torch_words(torch: Any, tensor: Any, kind: np.dtype[Any], *, copy: bool) -> Words:
+def _torch_bits(torch: Any, tensor: Any, kind: np.dtype[Any], *, copy: bool) -> Bits:
     if hasattr(tensor, "placements"):
         raise TypeError("a DTensor is not stored as it is; give Shard(tensor.to_local(), index, tensor.shape)")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
@@ -230,15 +233,15 @@ def _torch_words(torch: Any, tensor: Any, kind: np.dtype[Any], *, copy: bool) ->
     host = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     if copy and host.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
         host = host.clone()
-    words: Words = host.reshape(-1).view(torch.uint8).numpy().view(kind).reshape(tuple(tensor.shape))
-    return words
+    bits: Bits = host.reshape(-1).view(torch.uint8).numpy().view(kind).reshape(tuple(tensor.shape))
+    return bits
 
 
-def from_words(words: Words, dtype: str, framework: str) -> Any:
-    """The array of a framework whose bits are these; it shares their memory.
+def from_bits(bits: Bits, dtype: str, framework: str) -> Any:
+    """Return the array of a framework that has these bits; it shares their memory.
 
     Args:
-        words: The bits.
+        bits: The bits, contiguous, of the shape of the array.
         dtype: Type of the elements, a key of `DTYPES`.
         framework: `numpy` or `torch`.
 
@@ -248,12 +251,12 @@ def from_words(words: Words, dtype: str, framework: str) -> Any:
     if framework == "torch":
         import torch
 
-        flat = torch.from_numpy(words.reshape(-1).view(np.uint8))
-        return flat.view(getattr(torch, dtype)).reshape(words.shape)
+        flat = torch.from_numpy(bits.reshape(-1).view(np.uint8))
+        return flat.view(getattr(torch, dtype)).reshape(bits.shape)
     try:
         kind = np.dtype(dtype)
     except TypeError:
         import ml_dtypes  # JAX brings it
 
         kind = np.dtype(getattr(ml_dtypes, dtype))
-    return words.view(kind)
+    return bits.view(kind)

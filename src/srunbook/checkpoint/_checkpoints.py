@@ -1,4 +1,4 @@
-"""Checkpoints in a directory: saved whole or not at all, restored whole or not at all."""
+"""Save and restore checkpoints in a directory, whole or not at all."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ CHOICE = ".restore.json"
 class Checkpoints:
     """The checkpoints of one training in one directory.
 
-    Where there are several processes, all of them call `save`, `wait` and `restore`, at the same points of the
-    program.
+    With several processes, all of them call `save`, `wait` and `restore` at the same points of the program.
 
     Args:
         directory: The directory; it is made by the first save, and all processes see it.
-        keep: How many checkpoints are kept. Older ones are removed after a new one is complete.
+        keep: How many checkpoints to keep. Older ones are removed once a new one is complete.
         process_id: Number of this process, from 0.
         num_processes: Number of processes.
         barrier: A function without arguments that returns when all processes have called it, such as
-            `torch.distributed.barrier`. It is only called by the thread that calls `save`, `wait` or `restore`. It
-            has to fail when a process has died, so that the others do not wait for ever. Needed when there are
-            several processes.
+            `torch.distributed.barrier`. Only the thread that calls `save`, `wait` or `restore` calls it. It has to
+            fail when a process has died, so that the others do not wait for ever. Required for several processes.
+
+    Raises:
+        ValueError: `keep` is less than 1, `process_id` lies outside the world, or `barrier` is missing.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Checkpoints:
         self._damaged: set[int] = set()
 
     def steps(self) -> list[int]:
-        """Steps of which there is a checkpoint, ascending. Their contents are checked by `restore`.
+        """List the steps that have a checkpoint, ascending. `restore` checks their contents.
 
         Raises:
             CheckpointError: The directory cannot be read.
@@ -85,18 +86,20 @@ class Checkpoints:
         metadata: Mapping[str, Any] | None = None,
         background: bool = False,
     ) -> None:
-        """Saves a step, and then removes old ones.
+        """Save a step, and then remove old ones.
 
         A step that this object has just saved or restored is not saved again.
 
         Args:
-            step: The step; it is newer than all that are there.
-            tensors: By name torch tensors, NumPy arrays or JAX arrays. A plain array is the same on all processes,
-                and process 0 writes it. A `Shard` is written by the process that has it; so is each process's part
-                of a JAX array that is spread over processes.
-            metadata: What JSON can hold: numbers, text, lists, mappings with text as keys. That of process 0 is kept.
+            step: The step, from 0; newer than all steps in the directory.
+            tensors: Torch tensors, NumPy arrays or JAX arrays by name, of any shape. A plain array is the same on all
+                processes, and process 0 writes it. Each process writes each `Shard` of its own, and its own part of a
+                JAX array that is spread over processes.
+            metadata: What JSON can hold: numbers, text, lists, mappings with text as keys. Those of process 0
+                are kept.
             background: Whether to return as soon as the tensors are copied, and to write in a thread. Errors are
-                raised by the next `save` or by `wait`. With several processes, call `wait` before the program ends.
+                raised by the next `save`, `restore` or `wait`. With several processes, call `wait` before the program
+                ends.
 
         Raises:
             CheckpointError: It was not saved. Earlier checkpoints are kept.
@@ -128,7 +131,7 @@ class Checkpoints:
             self._finish(save)
 
     def wait(self) -> None:
-        """Waits until a save in the background is complete.
+        """Wait until a save in the background is complete.
 
         Raises:
             CheckpointError: It was not saved. Earlier checkpoints are kept.
@@ -152,7 +155,7 @@ class Checkpoints:
         self._current = save.step
 
     def _kept(self) -> str:
-        """What is left after a failed save, in words."""
+        """Name the checkpoints that are left after a failed save."""
         try:
             steps = self.steps()
         except CheckpointError as error:
@@ -160,7 +163,11 @@ class Checkpoints:
         return f"kept: step {', '.join(map(str, steps))}" if steps else "there is no earlier checkpoint"
 
     def _make_room(self, step: int) -> None:
-        """Clears away what an interrupted save and damage have left."""
+        """Clear away what interrupted saves and damage have left.
+
+        Raises:
+            CheckpointError: The directory already has a whole step that is not older.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         newer = [other for other in self.steps() if other >= step and other not in self._damaged]
         if newer:
@@ -202,24 +209,25 @@ class Checkpoints:
         part: Callable[[str, tuple[int, ...]], Index | None] | None = None,
         framework: str | None = None,
     ) -> Restored | None:
-        """Reads the newest checkpoint that is whole.
+        """Read the newest checkpoint that is whole.
 
         A damaged one is passed over, with a warning on the logger `srunbook.checkpoint`. The number of processes may
         differ from that of the save. Process 0 chooses, and all processes read the same step.
 
         Args:
-            expect: What the checkpoint has to hold: for each name a shape, or an array of that shape and type. For
-                example `model.state_dict()`.
-            part: What this process needs: given the name and the global shape of a tensor it returns one slice for
-                each axis, or None for the whole. Without it all tensors are whole.
-            framework: `"numpy"` or `"torch"`; without it, what was saved from torch comes back as torch tensors and
+            expect: The tensors that the checkpoint has to hold: for each name a shape, or an array of that shape and
+                type, such as `model.state_dict()`.
+            part: Function that, given the name and the global shape of a tensor, returns the box that this process
+                needs: one slice for each axis, or None for the whole. By default all tensors are read whole.
+            framework: `"numpy"` or `"torch"`; by default what was saved from torch comes back as torch tensors, and
                 everything else as NumPy arrays.
 
         Returns:
-            The checkpoint, or None where there is none.
+            The checkpoint, or None when no whole one exists.
 
         Raises:
-            CheckpointError: The checkpoint is not of the expected model, or cannot be read, or not by all processes.
+            CheckpointError: The checkpoint is of another model, or cannot be read by all processes.
+            ValueError: `framework` is unknown, or `part` returned slices that leave the tensor.
         """
         self.wait()
         if framework not in (None, *FRAMEWORKS):
@@ -255,7 +263,7 @@ class Checkpoints:
         return None
 
     def _restore_together(self, read: Callable[..., Restored]) -> Restored | None:
-        """Process 0 reads and leaves word of what it chose; the others read that, and nothing else."""
+        """Let process 0 read and write down the step it chose; the others read that step and no other."""
         path = self.directory / CHOICE
         restored: Restored | None = None
         error: Exception | None = None

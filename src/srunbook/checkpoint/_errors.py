@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint."""
+"""The errors of this room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files: safetensors written and read with their SHA-256 on the way."""
+"""Write and read data files: safetensors, hashed with SHA-256 on the way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from srunbook.checkpoint import _manifest
-from srunbook.checkpoint._arrays import DTYPES, Piece, Words
+from srunbook.checkpoint._arrays import DTYPES, Bits, Piece
 from srunbook.checkpoint._errors import DamagedError
 from srunbook.checkpoint._manifest import FileEntry, PieceEntry, TensorEntry
 
@@ -26,7 +26,7 @@ CHUNK = 8 << 20
 
 
 class Hasher:
-    """SHA-256 in a thread of its own, so that it costs time only where it is slower than the disk.
+    """Compute a SHA-256 in a thread of its own, so that it costs time only where it is slower than the disk.
 
     Args:
         ahead: How many chunks may wait for it; 0 for any number.
@@ -43,33 +43,37 @@ class Hasher:
             self._sha256.update(chunk)
 
     def update(self, chunk: memoryview) -> None:
-        """Hashes a chunk, soon; it must stay as it is until `close`."""
+        """Hash a chunk later; it must not change until `close`."""
         self._chunks.put(chunk)
 
     def close(self) -> str:
-        """Waits for all chunks and returns the digest."""
+        """Wait for all chunks and return the digest, in hexadecimal."""
         self._chunks.put(None)
         self._thread.join()
         return self._sha256.hexdigest()
 
 
-def byte_view(words: Words) -> memoryview:
-    """The bytes of a contiguous array."""
-    flat: Any = words.reshape(-1).view(np.uint8)
+def byte_view(bits: Bits) -> memoryview:
+    """View a contiguous array as bytes."""
+    flat: Any = bits.reshape(-1).view(np.uint8)
     return memoryview(flat)
 
 
 def header_of(pieces: Sequence[Piece]) -> bytes:
-    """Header of a safetensors file: the length of its JSON, then the JSON, padded to eight bytes."""
+    """Make the header of a safetensors file: the length of its JSON in 8 bytes, then the JSON, padded to 8 bytes.
+
+    Raises:
+        ValueError: Two pieces would have the same name in the file.
+    """
     table: dict[str, object] = {"__metadata__": {"format": "pt" if pieces[0].framework == "torch" else "np"}}
     offset = 0
     for piece in pieces:
         if (key := _key(piece)) in table:
             raise ValueError(f"two pieces of one process have the name {key!r}")
-        end = offset + piece.words.nbytes
+        end = offset + piece.bits.nbytes
         table[key] = {
             "dtype": DTYPES[piece.dtype][0],
-            "shape": list(piece.words.shape),
+            "shape": list(piece.bits.shape),
             "data_offsets": [offset, end],
         }
         offset = end
@@ -79,19 +83,19 @@ def header_of(pieces: Sequence[Piece]) -> bytes:
 
 
 def _key(piece: Piece) -> str:
-    if piece.words.shape == tuple(piece.global_shape):
+    if piece.bits.shape == tuple(piece.global_shape):
         return piece.name
-    ranges = (f"{first}:{first + size}" for first, size in zip(piece.start, piece.words.shape, strict=True))
+    ranges = (f"{first}:{first + size}" for first, size in zip(piece.start, piece.bits.shape, strict=True))
     return f"{piece.name}[{','.join(ranges)}]"
 
 
 def write_part(path: Path, header: bytes, pieces: Sequence[Piece]) -> tuple[int, str]:
-    """Writes a new safetensors file and waits until it is on the disk.
+    """Write a new safetensors file and wait until it is on the disk.
 
     Args:
         path: The file, which must not exist.
-        header: Its header.
-        pieces: What goes into it.
+        header: Its header, as `header_of` makes it.
+        pieces: Its content.
 
     Returns:
         Its size in bytes and its SHA-256.
@@ -104,7 +108,7 @@ def write_part(path: Path, header: bytes, pieces: Sequence[Piece]) -> tuple[int,
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            for view in [memoryview(header), *(byte_view(piece.words) for piece in pieces)]:
+            for view in [memoryview(header), *(byte_view(piece.bits) for piece in pieces)]:
                 for position in range(0, len(view), CHUNK):
                     chunk = view[position : position + CHUNK]
                     hasher.update(chunk)
@@ -119,13 +123,21 @@ def write_part(path: Path, header: bytes, pieces: Sequence[Piece]) -> tuple[int,
 
 
 def write_all(handle: int, data: memoryview) -> None:
-    """Writes all of `data`, however often the system takes only a part of it."""
+    """Write all of `data`, however often the system takes only a part of it."""
     while len(data):
         data = data[os.write(handle, data) :]
 
 
 def write_small(path: Path, data: bytes) -> None:
-    """Writes a small file by way of a temporary one, fsync and rename."""
+    """Write a small file through a temporary one, fsync and rename.
+
+    Unlike `srunbook._files.write_whole`, this makes no missing folder (a folder that another job has removed must not
+    come back), reads nothing that lies at `path` (it could be a pipe), writes the bytes that were sealed, and goes
+    through the calls of `os` at which the tests kill a save.
+
+    Raises:
+        OSError: It could not be written. The temporary file may be left; the next save clears it away.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
@@ -137,7 +149,7 @@ def write_small(path: Path, data: bytes) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Waits until the names in a directory are on the disk."""
+    """Wait until the names in a directory are on the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -145,22 +157,22 @@ def fsync_directory(path: Path) -> None:
         os.close(handle)
 
 
-class Target:
-    """Where the wanted box of a tensor is put together.
+class WantedBox:
+    """Assemble the wanted box of a tensor from pieces.
 
     Args:
         start: Where the box begins in the tensor.
-        words: Memory for it.
+        bits: Memory for it.
     """
 
-    def __init__(self, start: tuple[int, ...], words: Words) -> None:
+    def __init__(self, start: tuple[int, ...], bits: Bits) -> None:
         self.start = start
-        self.words = words
+        self.bits = bits
 
     def overlap(self, piece: PieceEntry) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
-        """What a piece and the box have in common: as slices of the piece, and of the box."""
+        """Return the intersection of a piece and the box, as slices of the piece and of the box; None when empty."""
         of_piece, of_box = [], []
-        for p, n, b, m in zip(piece.start, piece.shape, self.start, self.words.shape, strict=True):
+        for p, n, b, m in zip(piece.start, piece.shape, self.start, self.bits.shape, strict=True):
             first, last = max(p, b), min(p + n, b + m)
             if first >= last:
                 return None
@@ -170,13 +182,13 @@ class Target:
 
 
 def open_file(path: Path) -> tuple[int, int]:
-    """Opens a plain file for reading: no link, no pipe.
+    """Open a plain file for reading: no link, no pipe.
 
     Returns:
         Its descriptor and its size in bytes.
 
     Raises:
-        DamagedError: It is missing, or something else than a file.
+        DamagedError: It is missing, or is not a plain file.
         OSError: It could not be opened.
     """
     try:
@@ -195,10 +207,10 @@ def open_file(path: Path) -> tuple[int, int]:
 
 
 def read_small(path: Path) -> bytes:
-    """Content of a small file.
+    """Read a small file whole.
 
     Raises:
-        DamagedError: It is missing, or something else than a file.
+        DamagedError: It is missing, or is not a plain file.
         OSError: It could not be read.
     """
     handle, _ = open_file(path)
@@ -206,16 +218,18 @@ def read_small(path: Path) -> bytes:
         return stream.read()
 
 
-def read_part(path: Path, entry: FileEntry, tensors: Mapping[str, TensorEntry], targets: Mapping[str, Target]) -> None:
-    """Reads a file once, fills what is wanted of it, and checks its SHA-256.
+def read_part(
+    path: Path, entry: FileEntry, tensors: Mapping[str, TensorEntry], targets: Mapping[str, WantedBox]
+) -> None:
+    """Read a file once, fill the targets from it, and check its SHA-256.
 
     The file's own header is not interpreted: the manifest says where everything lies.
 
     Args:
         path: The file.
-        entry: What the manifest says of it.
+        entry: Its entry in the manifest.
         tensors: The tensors of the checkpoint.
-        targets: What is wanted. Where this function fails, they hold garbage.
+        targets: The wanted boxes by name of the tensor. After an error they hold garbage.
 
     Raises:
         DamagedError: The file is missing or is not what was written.
@@ -237,18 +251,20 @@ def read_part(path: Path, entry: FileEntry, tensors: Mapping[str, TensorEntry], 
         raise DamagedError(f"{path} has the SHA-256 {sha256[:12]}...; {entry.sha256[:12]}... was written")
 
 
-def _read_piece(handle: int, piece: PieceEntry, size: int, target: Target | None, hasher: Hasher, path: Path) -> None:
+def _read_piece(
+    handle: int, piece: PieceEntry, size: int, target: WantedBox | None, hasher: Hasher, path: Path
+) -> None:
     common = target.overlap(piece) if target else None
     if not size or target is None or common is None:
         _read_scratch(handle, size, hasher, path)
         return
     of_piece, of_box = common
     everywhere: Any = (*of_box, ...)  # the dots make it a view also where there are no axes
-    place = target.words[everywhere]
+    place = target.bits[everywhere]
     if place.shape == piece.shape and place.flags.c_contiguous:
         _read_into(handle, byte_view(place), hasher, path)
     else:
-        whole = np.empty(piece.shape, target.words.dtype)
+        whole = np.empty(piece.shape, target.bits.dtype)
         _read_into(handle, byte_view(whole), hasher, path)
         place[...] = whole[of_piece]
 

@@ -1,4 +1,4 @@
-"""The manifest: what a checkpoint consists of, sealed with its own SHA-256."""
+"""Write and read the manifest: what a checkpoint consists of, sealed with its own SHA-256."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PART = "part-{:05d}.safetensors"
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """A tensor as a whole.
+    """The manifest's entry of a whole tensor.
 
     Args:
         dtype: Type of its elements.
@@ -41,7 +41,7 @@ class TensorEntry:
 
 @dataclass(frozen=True)
 class PieceEntry:
-    """A box of a tensor in a file.
+    """The manifest's entry of a box of a tensor in a file.
 
     Args:
         tensor: Name of the tensor.
@@ -56,7 +56,7 @@ class PieceEntry:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A data file.
+    """The manifest's entry of a data file.
 
     Args:
         name: Its name in the checkpoint's directory.
@@ -73,7 +73,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Part:
-    """What one process wrote: the report it leaves for process 0.
+    """The report that one process leaves for process 0 about what it wrote.
 
     Args:
         save_id: The save it belongs to.
@@ -106,12 +106,16 @@ class Manifest:
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """A JSON text that holds the content and its SHA-256."""
+    """Return a JSON text, UTF-8, that holds the content and its SHA-256."""
     return json.dumps({"sha256": _digest(content), "content": content}, indent=1).encode() + b"\n"
 
 
 def unseal(data: bytes, what: str) -> dict[str, Any]:
-    """The content of a sealed text.
+    """Return the content of a sealed text.
+
+    Args:
+        data: The text.
+        what: Its name, for the message.
 
     Raises:
         DamagedError: The content is not what was sealed.
@@ -129,7 +133,7 @@ def unseal(data: bytes, what: str) -> dict[str, Any]:
 
 
 def agrees(found: str, written: str) -> bool:
-    """Whether a checksum is the one that was written. All checks go through here."""
+    """Return whether a checksum is the one that was written. All checks go through here."""
     return found == written
 
 
@@ -138,12 +142,12 @@ def _digest(content: Any) -> str:
 
 
 def dump_part(part: Part) -> bytes:
-    """A part as a sealed text."""
+    """Return a part as a sealed text."""
     return seal(asdict(part))
 
 
 def load_part(data: bytes, what: str) -> Part:
-    """A part from its sealed text.
+    """Read a part from its sealed text.
 
     Raises:
         DamagedError: It is not what was written.
@@ -156,12 +160,12 @@ def load_part(data: bytes, what: str) -> Part:
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """A manifest as a sealed text."""
+    """Return a manifest as a sealed text."""
     return seal({"format": FORMAT, "version": VERSION, **asdict(manifest)})
 
 
 def load_manifest(data: bytes, what: str) -> Manifest:
-    """A manifest from its sealed text, checked for sense.
+    """Read a manifest from its sealed text, and check that it describes a checkpoint.
 
     Raises:
         DamagedError: It is not what was written, or does not describe a checkpoint.
@@ -182,7 +186,7 @@ def load_manifest(data: bytes, what: str) -> Manifest:
 
 
 class _Form:
-    """Turns what a wrong form raises into a `DamagedError` that names the file."""
+    """Turn what a wrong form raises into a `DamagedError` that names the file."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -223,7 +227,7 @@ def _file(entry: Mapping[str, Any]) -> FileEntry:
 
 
 def check_tiling(tensors: Mapping[str, TensorEntry], files: Iterable[FileEntry]) -> None:
-    """Checks that the pieces in the files make up each tensor, every element once.
+    """Check that the pieces in the files hold every element of each tensor exactly once.
 
     Raises:
         ValueError: A tensor has a hole or an overlap, a piece lies outside, or a file is too small for its pieces.
@@ -267,7 +271,7 @@ def _overlap(one: PieceEntry, other: PieceEntry) -> bool:
 
 
 def merge(step: int, save_id: str, metadata: Mapping[str, Any], parts: list[Part]) -> Manifest:
-    """The manifest of what all processes wrote.
+    """Merge what all processes wrote into one manifest.
 
     Raises:
         CheckpointError: The parts do not fit together.
@@ -292,9 +296,9 @@ def merge(step: int, save_id: str, metadata: Mapping[str, Any], parts: list[Part
 
 
 def entries(pieces: Iterable[Piece]) -> tuple[dict[str, TensorEntry], tuple[PieceEntry, ...]]:
-    """Entries of the tensors and of the pieces that one process writes."""
+    """Return the entries of the tensors, by name, and of the pieces that one process writes."""
     tensors, boxes = {}, []
     for piece in pieces:
         tensors[piece.name] = TensorEntry(piece.dtype, tuple(piece.global_shape), piece.framework)
-        boxes.append(PieceEntry(piece.name, tuple(piece.start), tuple(piece.words.shape)))
+        boxes.append(PieceEntry(piece.name, tuple(piece.start), tuple(piece.bits.shape)))
     return tensors, tuple(boxes)

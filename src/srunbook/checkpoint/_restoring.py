@@ -1,4 +1,4 @@
-"""From a directory to tensors, and the checks on the way."""
+"""Read tensors from a checkpoint's directory, and check them on the way."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from srunbook.checkpoint._arrays import Index, Shard, Words, box, dtype_name, from_words, words_type
+from srunbook.checkpoint._arrays import Bits, Index, Shard, bits_type, box, dtype_name, from_bits
 from srunbook.checkpoint._errors import CheckpointError, DamagedError
-from srunbook.checkpoint._files import Target, read_part, read_small
+from srunbook.checkpoint._files import WantedBox, read_part, read_small
 from srunbook.checkpoint._manifest import NAME, Manifest, PieceEntry, TensorEntry, load_manifest
 
 LARGE = 4 << 20
@@ -37,7 +37,7 @@ class Restored:
 
 
 def manifest_of(folder: Path, step: int) -> Manifest:
-    """The manifest of a step.
+    """Read the manifest of a step.
 
     Raises:
         DamagedError: It is missing, or is not the manifest of this step.
@@ -58,14 +58,14 @@ def read_tensors(
     *,
     check_all: bool,
 ) -> dict[str, Any]:
-    """Tensors of a checkpoint, whole or in part.
+    """Read the tensors of a checkpoint, whole or in part.
 
     Args:
         folder: The checkpoint's directory.
         manifest: Its manifest.
-        part: Which box of a tensor is wanted; None for the whole.
-        framework: What the tensors shall be, `numpy` or `torch`; None for what they were.
-        check_all: Whether also those files are read of which nothing is wanted.
+        part: Function that returns the wanted box of a tensor, given its name and global shape; None for the whole.
+        framework: The framework of the tensors, `numpy` or `torch`; None for that they were saved from.
+        check_all: Whether to read and check also the files from which nothing is wanted.
 
     Raises:
         DamagedError: A file is not what was written.
@@ -75,22 +75,22 @@ def read_tensors(
     for name, entry in manifest.tensors.items():
         index = part(name, entry.shape) if part else None
         start, shape = box(index or (), entry.shape)
-        targets[name] = Target(start, empty(shape, words_type(entry.dtype)))
+        targets[name] = WantedBox(start, empty(shape, bits_type(entry.dtype)))
     for file in manifest.files:
         if check_all or any(_wanted(piece, targets) for piece in file.pieces):
             read_part(folder / file.name, file, manifest.tensors, targets)
     return {
-        name: from_words(target.words, manifest.tensors[name].dtype, framework or manifest.tensors[name].framework)
+        name: from_bits(target.bits, manifest.tensors[name].dtype, framework or manifest.tensors[name].framework)
         for name, target in targets.items()
     }
 
 
-def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Words:
-    """An array for what is read.
+def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Bits:
+    """Allocate an array for what is read.
 
     `numpy.empty` asks for huge pages, and the first touch of each may have to wait until the system has made one.
-    Restoring 1 GiB took 1.1 s of CPU time with plain pages, and from 0.8 to 3.1 s with huge ones. So large arrays lie
-    in plain memory.
+    Restoring 1 GiB took 1.1 s of CPU time with plain pages, and from 0.8 to 3.1 s with huge ones. Large arrays
+    therefore use plain pages.
     """
     size = math.prod(shape) * kind.itemsize
     if size < LARGE:
@@ -99,17 +99,17 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Words:
     return np.frombuffer(memory, kind).reshape(shape)
 
 
-def _wanted(piece: PieceEntry, targets: Mapping[str, Target]) -> bool:
+def _wanted(piece: PieceEntry, targets: Mapping[str, WantedBox]) -> bool:
     # A piece without elements is in nobody's way, but its file is checked like the others.
     return 0 in piece.shape or targets[piece.tensor].overlap(piece) is not None
 
 
 def check_expected(tensors: Mapping[str, TensorEntry], expect: Mapping[str, Any], where: str) -> None:
-    """Checks that a checkpoint holds the tensors of a model.
+    """Check that a checkpoint holds the tensors of a model.
 
     Args:
-        tensors: What it holds.
-        expect: What it should hold: by name a shape, or anything that has a shape and a type.
+        tensors: The tensors that it holds.
+        expect: The tensors that it should hold: by name a shape, or anything that has a shape and a type.
         where: The checkpoint, for the message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One save on its way to the disk."""
+"""Take one save to the disk."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ GRACE_SECONDS = 60.0
 
 
 class Save:
-    """What one process does for one save. An error is kept, for the others must not be left waiting.
+    """Do one process's part of one save. Errors are kept, since the other processes must not be left waiting.
 
     Args:
         step: The step.
-        final: Where the checkpoint will lie.
+        final: The directory of the finished checkpoint.
         process_id: Number of this process.
         num_processes: Number of processes.
     """
@@ -56,14 +56,14 @@ class Save:
 
     @contextlib.contextmanager
     def keeping_errors(self) -> Iterator[None]:
-        """Keeps the first error of the block."""
+        """Keep the first error, instead of raising it in the block."""
         try:
             yield
         except Exception as error:  # raised again by `Checkpoints`, after the barriers
             self.error = self.error or error
 
     def plan(self, tensors: Mapping[str, Any], metadata: Mapping[str, Any] | None, *, copy: bool) -> None:
-        """Takes what is to be written.
+        """Take what is to be written; copy it, so that the arrays may change, if asked to.
 
         Raises:
             TypeError: A tensor or the metadata cannot be stored.
@@ -72,21 +72,30 @@ class Save:
         self._pieces = pieces_of(tensors, self.process_id, copy=copy)
         if self._pieces:
             self._header = _files.header_of(self._pieces)
-        self.needed = len(self._header) + sum(piece.words.nbytes for piece in self._pieces)
+        self.needed = len(self._header) + sum(piece.bits.nbytes for piece in self._pieces)
 
     def open(self) -> None:
-        """Makes the directory of the save; process 0 does it."""
+        """Make the directory of the save, as process 0.
+
+        Raises:
+            OSError: It cannot be made; another job may have made it.
+        """
         self.partial.mkdir()
         _files.write_small(self.partial / SAVE, _manifest.seal({"save_id": self._own_id}))
 
     def discard(self) -> None:
-        """Removes what a failed save has written, unless another job has taken its place; process 0 does it."""
+        """Remove what a failed save has written, as process 0, unless another job has taken its place."""
         with contextlib.suppress(CheckpointError, OSError):
             if self._sealed or self._save_id() == self._own_id:
                 shutil.rmtree(self.partial)
 
     def write(self) -> None:
-        """Writes what this process has, and a report of it."""
+        """Write what this process holds, and a report of it.
+
+        Raises:
+            CheckpointError: Process 0 did not begin the save.
+            OSError: It could not be written.
+        """
         save_id = self._save_id()
         name = _manifest.PART.format(self.process_id)
         tensors, boxes = _manifest.entries(self._pieces)
@@ -101,7 +110,7 @@ class Save:
         _files.fsync_directory(self.partial)
 
     def commit(self) -> None:
-        """Makes the save a checkpoint, by a rename; process 0 does it when all have written.
+        """Turn the save into a checkpoint with a rename, as process 0, when all processes have written.
 
         Raises:
             CheckpointError: Another process has not written, or the parts do not fit together.
@@ -131,7 +140,7 @@ class Save:
         _files.fsync_directory(self.final.parent)
 
     def start(self, after_commit: Callable[[], None]) -> None:
-        """Writes in a thread, for whose end the program's end waits.
+        """Write in a thread that the interpreter waits for at its end.
 
         Process 0 also commits there as soon as all have written.
         """
@@ -152,7 +161,7 @@ class Save:
                 LOG.error("step %d was not saved: the program ends, and not all processes have written", self.step)
 
     def _all_written(self) -> bool:
-        """Waits for the reports of all processes, until `join` is called; False when some are missing."""
+        """Wait for the reports of all processes, until `join` is called; return whether all are there."""
         wanted = {self._report(process_id).name for process_id in range(self.num_processes)}
         pause, deadline = 0.01, None
         while not wanted.issubset(os.listdir(self.partial)):  # noqa: PTH208 - names are enough
@@ -164,16 +173,16 @@ class Save:
         return True
 
     def join(self) -> None:
-        """Waits until this process has written."""
+        """Wait until this process has written."""
         self._called.set()
         if self._thread:
             self._thread.join()
 
     def explained(self, kept: str) -> Exception:
-        """The kept error, in words that help.
+        """Return the kept error with its likely cause.
 
         Args:
-            kept: Which checkpoints there are.
+            kept: The checkpoints that are left, in words.
         """
         error = self.error
         if error is None:
@@ -222,7 +231,7 @@ def _free(folder: Path) -> int:
 
 
 def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the metadata, as JSON gives them back.
+    """Copy the metadata, as JSON will return them.
 
     Raises:
         TypeError: They hold something that JSON cannot hold, or keys that are not text.

@@ -1,4 +1,4 @@
-"""Stop signals: a flag on one rank becomes one decision of all ranks, at the same step."""
+"""Turn a stop signal on one rank into one decision of all ranks, at the same step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUEUE_SECONDS = 60
 
 
 class StopSignal:
-    """Notes stop signals, and makes all ranks stop at the same step.
+    """Note stop signals, and make all ranks stop at the same step.
 
     Make it after `torch.distributed.init_process_group()` or `jax.distributed.initialize()`, in the main thread. The
     handlers only set a flag: they do not save, do not raise, and call no handler that was there before. A second
@@ -32,8 +32,12 @@ class StopSignal:
     is: SIGUSR1 and SIGUSR2 are noted and passed on as SIGTERM.
 
     Args:
-        signals: The signals that ask the training to stop.
-        every: Ranks ask each other at every so many steps. More saves time, and delays the stop.
+        signals: The signals that ask the training to stop, some of SIGTERM, SIGUSR1 and SIGUSR2.
+        every: Number of steps between two agreements of the ranks. More saves time and delays the stop.
+
+    Raises:
+        ValueError: `every` is less than 1, or a signal is none of these three.
+        RuntimeError: The calling thread is not the main thread.
     """
 
     def __init__(self, signals: Iterable[signal.Signals] = SIGNALS, *, every: int = 1) -> None:
@@ -62,11 +66,11 @@ class StopSignal:
 
     @property
     def signal(self) -> signal.Signals | None:
-        """The signal for which all ranks stop, after `requested` has said so. SIGTERM goes before the others."""
+        """The signal for which all ranks stop, once `requested` has returned True. SIGTERM takes precedence."""
         return self._agreed
 
     def requested(self, step: int) -> bool:
-        """Whether to save and stop now. The same on all ranks, which all ask at each step.
+        """Return whether to save and stop now; all ranks call this at each step and get the same answer.
 
         Args:
             step: The step that was just finished, the same on all ranks.
@@ -92,15 +96,14 @@ class StopSignal:
         return self._agreed is not None
 
     def leave(self, *, requeue: bool | None = None) -> NoReturn:
-        """Ends the program after the last save; all ranks call it.
+        """End the program after the last save; all ranks call this.
 
-        Rank 0 first asks Slurm to requeue the job, and the others wait until it has, so that no rank's end ends rank 0
-        before. Slurm's answer goes to standard error when it refuses.
+        Rank 0 first asks Slurm to requeue the job, and the others wait for it, so that no rank ends and takes rank 0
+        with it before. If Slurm refuses, its answer goes to standard error.
 
         Args:
-            requeue: Whether to requeue. Without it: after SIGUSR1 and SIGUSR2, which a job asks for itself with
-                `--signal`, but not after SIGTERM, for then somebody else has decided: `scancel`, or a preemption that
-                requeues by itself.
+            requeue: Whether to requeue. By default after SIGUSR1 and SIGUSR2, which a job requests with `--signal`, but
+                not after SIGTERM, which others send: `scancel`, or a preemption that requeues by itself.
 
         Raises:
             SystemExit: Always, with the status `EXIT_STOPPED`.
@@ -114,7 +117,7 @@ class StopSignal:
         raise SystemExit(EXIT_STOPPED)
 
     def close(self) -> None:
-        """Puts back the handlers that were there before."""
+        """Restore the handlers that were installed before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
@@ -129,10 +132,10 @@ class StopSignal:
 
 
 def requeue_job() -> bool:
-    """Asks Slurm to run this job again; one rank calls it.
+    """Ask Slurm to run this job again; one rank calls this.
 
     Returns:
-        Whether Slurm agreed. The reason goes to standard error when it did not.
+        Whether Slurm agreed. If it did not, the reason goes to standard error.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if not job:
@@ -155,12 +158,12 @@ _PRECEDENCE: tuple[signal.Signals | None, ...] = (None, signal.SIGUSR2, signal.S
 
 
 def _most_urgent(noted: signal.Signals | None) -> signal.Signals | None:
-    """Of what the ranks have noted, the one that goes before the others; all ranks call this."""
+    """Return the signal that takes precedence among those that the ranks have noted; all ranks call this."""
     return _PRECEDENCE[_largest(_PRECEDENCE.index(noted))]
 
 
 def _torch_distributed() -> Any:
-    """`torch.distributed`, where it is initialized for several ranks."""
+    """Return `torch.distributed` if it is initialized for several ranks, else None."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -184,7 +187,7 @@ def _process_id() -> int:
 
 
 def _largest(value: int) -> int:
-    """The largest value of all ranks, which all call this."""
+    """Return the largest value of all ranks; all ranks call this."""
     if distributed := _torch_distributed():
         import torch
 

@@ -1,4 +1,4 @@
-"""Nested states, such as that of an optimizer, as named tensors and JSON."""
+"""Turn nested states, such as that of an optimizer, into named tensors and JSON, and back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from srunbook.checkpoint._arrays import dtype_of
 
 
 def flatten(state: Any) -> tuple[dict[str, Any], Any]:
-    """Takes the tensors out of a nested state.
+    """Take the tensors out of a nested state.
 
     Args:
         state: Mappings, lists and tuples of tensors and of what JSON can hold, such as
             `{"model": model.state_dict(), "optimizer": optimizer.state_dict()}`. Keys are text or whole numbers.
 
     Returns:
-        The tensors by name (`optimizer.state.0.exp_avg`), and the rest as JSON can hold it, for the metadata.
+        The tensors by name, such as `optimizer.state.0.exp_avg`, and the rest in a form that JSON can hold, for the
+        metadata.
 
     Raises:
-        TypeError: Something is neither of these.
+        TypeError: A value or a key has another type.
         ValueError: Two tensors have the same name.
 
     >>> import numpy as np
@@ -58,11 +59,11 @@ def _take(value: Any, name: str, tensors: dict[str, Any]) -> Any:
 
 
 def unflatten(tensors: Mapping[str, Any], rest: Any) -> Any:
-    """Puts a state together again.
+    """Rebuild a state from its tensors and the rest.
 
     Args:
-        tensors: The tensors that `flatten` gave, or that were restored.
-        rest: The rest that `flatten` gave, or that was restored with the metadata.
+        tensors: The tensors that `flatten` returned, or that were restored.
+        rest: The rest that `flatten` returned, or that was restored with the metadata.
 
     Returns:
         The state, with plain dictionaries, lists and tuples.

@@ -1,4 +1,4 @@
-"""The command `srunbook`. Each subcommand lives in a module of its own and is imported when it is called."""
+"""Run the command `srunbook`. Each subcommand lives in a module of its own and is imported when it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command group, which finds its subcommands by name and imports only the one that is asked for."""
+"""Find the subcommands of `srunbook` by name, and import only the one that is called."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class LazyGroup(click.Group):
     """A group whose subcommands are imported when they are called, so that `--help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names the subcommands in the order of `SUBCOMMANDS`."""
+        """Name the subcommands in the order of `SUBCOMMANDS`."""
         return list(SUBCOMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports one subcommand, or returns None where the name is unknown."""
+        """Import one subcommand; return None for an unknown name."""
         if cmd_name not in SUBCOMMANDS:
             return None
         command: click.Command = importlib.import_module(f"srunbook.cli.{cmd_name}").command
@@ -33,7 +33,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of subcommands without importing them."""
+        """Write the list of subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(SUBCOMMANDS.items()))
 

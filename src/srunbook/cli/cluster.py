@@ -11,18 +11,19 @@ from typing import Any
 import click
 
 from srunbook import cluster
+from srunbook.cli._checkout import programs_of, provision
 from srunbook.cluster import ClusterError, Specification, SpecificationError
 
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def say(text: str) -> None:
-    """Tells progress on stderr, so that stdout carries only the product."""
+    """Tell progress on stderr, so that stdout carries only the product."""
     click.echo(text, err=True)
 
 
 def clearly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turns what can go wrong into a sentence and an exit status: 2 for bad input, 1 for the rest."""
+    """Turn what can go wrong into a sentence and an exit status: 2 for bad input, 1 for the rest."""
 
     @wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -71,7 +72,7 @@ def up(features: str, mirror: str | None, **options: Any) -> None:
     The first time, a Debian root with that Slurm is made and kept in the cache, which takes a minute or two.
     """
     specification = Specification(features=tuple(item for item in features.split(",") if item), **options)
-    cluster.up(specification, mirror=mirror, say=say)
+    cluster.up(specification, provision(), mirror=mirror, say=say)
 
 
 @command.command(epilog="Example: srunbook cluster status")
@@ -95,7 +96,7 @@ def status(name: str) -> None:
 @clearly
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     """Run a command as an ordinary user, on the login node."""
-    sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, member=node))
+    sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, machine=node))
 
 
 @command.command(epilog="Example: srunbook cluster shell")
@@ -105,7 +106,7 @@ def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
 @clearly
 def shell(name: str, user: str, node: str) -> None:
     """Open a shell as an ordinary user, on the login node."""
-    sys.exit(cluster.execute(cluster.running_state(name), ["bash", "-i"], user=user, member=node))
+    sys.exit(cluster.execute(cluster.running_state(name), ["bash", "-i"], user=user, machine=node))
 
 
 @command.command(
@@ -120,13 +121,15 @@ def shell(name: str, user: str, node: str) -> None:
 def submit(name: str, user: str, timeout: float | None, file: Path, arguments: tuple[str, ...]) -> None:
     """Submit a job script unmodified, follow its output, and end with its row in sacct and its exit status.
 
-    The script is submitted from a new folder of the user's home that holds the programs of its guide.
+    The script is submitted from a new folder of the user's home, beside the programs of its guide or the Python
+    files that lie next to it.
     """
     job = cluster.submit(
         cluster.running_state(name),
         file,
         arguments,
         user=user,
+        extra=programs_of(file),
         timeout=timeout,
         follow=lambda text: click.echo(text, nl=False),
     )
@@ -141,7 +144,7 @@ def fault() -> None:
 
 
 def broken(name: str, make: Callable[[cluster.State], object], done: str) -> None:
-    """Makes a fault and says so."""
+    """Make a fault and says so."""
     with cluster.locked(name):
         make(cluster.running_state(name))
     say(done)

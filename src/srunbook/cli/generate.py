@@ -1,4 +1,4 @@
-"""`srunbook generate`: a job script for sbatch from a profile, a configuration file and options."""
+"""`srunbook generate`: write a job script for sbatch from a profile, a configuration file and options."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from srunbook import sites
+
 if TYPE_CHECKING:
-    from srunbook.jobs import Job
+    from srunbook.generate import ResolvedJob
 
 MARK = "# Made by: "
-"""What the third line of a rendered script begins with, which names the command."""
+"""The third line of a rendered script begins with this, and names the command."""
 
 
 @click.command(
@@ -28,25 +30,25 @@ Example:
   srunbook generate --profile small --script train.py -- --epochs 3 | sbatch
 
 \b
-Later wins: profile, cluster, configuration file, options, --set.
+Later ones win: profile, cluster, configuration file, options, --set.
 
 \b
 Exit status:
   0   the script was written
-  1   it could not be written, as on a full disk
+  1   it could not be written, for example because the disk is full
   2   bad input; nothing was written
 """,
 )
-@click.option("--list-profiles", is_flag=True, help="Show the profiles and end.")
-@click.option("--schema", "show_schema", is_flag=True, help="Show the JSON Schema of configuration files and end.")
+@click.option("--list-profiles", is_flag=True, help="Show the profiles and exit.")
+@click.option("--schema", "show_schema", is_flag=True, help="Show the JSON Schema of configuration files and exit.")
 @click.option("--profile", metavar="NAME", help="A size: debug, small, medium, large, production.")
-@click.option("--cluster", metavar="NAME", help="A site: generic, ibex, raven, crusoe-like.")
-@click.option("--config", metavar="FILE", help="A configuration file, YAML.")
+@click.option("--cluster", metavar="NAME", help=f"A site: {', '.join(sites.names())}.")
+@click.option("--config", metavar="FILE", help="A configuration file in YAML.")
 @click.option("--framework", metavar="NAME", help="jax, torchrun, lightning or gloo. [default: jax]")
 @click.option("--script", metavar="FILE", help="The Python program that the job runs.")
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change one field; may be repeated.")
-@click.option("--output", metavar="FILE", help="Write the script there. [default: standard output]")
-@click.option("--explain", is_flag=True, help="Show why each line is there, in place of the script.")
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Change one field; can be repeated.")
+@click.option("--output", metavar="FILE", help="Write the script to this file. [default: standard output]")
+@click.option("--explain", is_flag=True, help="Show why each line is there instead of the script.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     list_profiles: bool,
@@ -61,11 +63,11 @@ def command(
     explain: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Write a job script for sbatch; what follows -- goes to the program.
+    """Write a job script for sbatch; arguments after -- go to the program.
 
-    Standard output carries only the script, so that it can be piped to sbatch.
+    Standard output carries only the script, so you can pipe it to sbatch.
     """
-    from srunbook import jobs
+    from srunbook import generate
 
     if list_profiles:
         emit(profiles())
@@ -74,17 +76,17 @@ def command(
         emit(schema_text())
         return
     if explain and output is not None:
-        refuse("--explain is for reading, and what it shows is no job script. Leave out --output or --explain")
+        refuse("--explain does not write a job script, so it has no --output. Leave out one of them")
     options = {"profile": profile, "cluster": cluster, "framework": framework, "script": script}
     try:
-        layers = [jobs.read_config(Path(config))] if config is not None else []
-        layers += [jobs.Layer(f"--{name}", {name: value}) for name, value in options.items() if value is not None]
+        layers = [generate.read_config(Path(config))] if config is not None else []
+        layers += [generate.Layer(f"--{name}", {name: value}) for name, value in options.items() if value is not None]
         if arguments:
-            layers.append(jobs.Layer("after --", {"arguments": list(arguments)}))
-        job = jobs.specify(*layers, *jobs.settings(changes))
+            layers.append(generate.Layer("after --", {"arguments": list(arguments)}))
+        job = generate.specify(*layers, *generate.settings(changes))
         made_by = typed(options, config, changes, arguments)
-        text = explanation(job, made_by) if explain else jobs.render(job.specification, made_by=made_by)
-    except jobs.JobError as error:
+        text = explanation(job, made_by) if explain else generate.render(job.specification, made_by=made_by)
+    except generate.JobError as error:
         for problem in error.problems:
             say(problem)
         sys.exit(2)
@@ -92,20 +94,20 @@ def command(
         emit(text)
     else:
         write(Path(output), text)
-    way_out = jobs.advice(job.specification)
+    way_out = generate.advice(job.specification)
     if way_out and not explain:
-        count = jobs.connections(job.specification)
+        count = generate.connections(job.specification)
         say(f"note: each process has about {count} connections, and many systems let it open 1024 files: {way_out}")
 
 
 def say(text: str) -> None:
-    """Tells what is wrong on standard error, without characters that a terminal would act upon."""
+    """Say what is wrong on standard error, without characters that a terminal would act upon."""
     printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     click.echo(f"srunbook generate: {printable}", err=True)
 
 
 def emit(text: str) -> None:
-    """Writes to standard output; what it does not take all of ends with status 1."""
+    """Write to standard output; exit with status 1 if it does not take everything."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "it is closed")
@@ -113,7 +115,7 @@ def emit(text: str) -> None:
     except BrokenPipeError:
         raise  # click ends quietly
     except OSError as error:
-        say(f"standard output: {error.strerror}; what was written there is no whole script")
+        say(f"standard output: {error.strerror}; the script was not written whole")
         with contextlib.suppress(OSError, AttributeError):
             sys.stdout.close()  # or its rest is tried again at the end
         sys.exit(1)
@@ -122,7 +124,7 @@ def emit(text: str) -> None:
 def typed(
     options: dict[str, str | None], config: str | None, changes: tuple[str, ...], arguments: tuple[str, ...]
 ) -> str:
-    """The command that makes the same script again."""
+    """Return the command that makes the same script again."""
     words = ["srunbook", "generate"]
     for name, value in {"config": config, **options}.items():
         words += [f"--{name}", value] if value is not None else []
@@ -132,15 +134,15 @@ def typed(
 
 
 def write(path: Path, text: str) -> None:
-    """Writes a script whole, over nothing but a script that this command made; a link stays a link."""
-    from srunbook.formats import write_whole
+    """Write a script whole; replace nothing but a script that this command made; keep a link a link."""
+    from srunbook._files import write_whole
 
     try:
         if path.exists() and not (path.is_file() and ours(path)):
-            refuse(f"--output {path}: it is there, and is no script that this command made. Choose another name")
+            refuse(f"--output {path}: the file exists, and this command did not make it. Choose another name")
         target = Path(os.path.realpath(path))
         if not target.parent.is_dir():
-            refuse(f"--output {path}: there is no folder {path.parent}. Make it, or name another")
+            refuse(f"--output {path}: there is no folder {path.parent}. Make it, or choose another")
         write_whole(target, text)
     except (OSError, ValueError) as error:
         say(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written")
@@ -148,30 +150,30 @@ def write(path: Path, text: str) -> None:
 
 
 def ours(path: Path) -> bool:
-    """Whether a file is a script that this command made: the first and the third line say so."""
+    """Tell whether this command made a file: its first and third line say so."""
     with path.open("rb") as stream:
         first, _, third = (stream.readline(65536) for _ in range(3))
     return first == b"#!/bin/bash\n" and third.startswith(MARK.encode())
 
 
 def refuse(text: str) -> None:
-    """Ends with status 2."""
+    """Say what is wrong and exit with status 2."""
     say(text)
     sys.exit(2)
 
 
 def profiles() -> str:
-    """The profiles, one on each line, with the devices and connections that they make on CPUs."""
-    from srunbook import jobs
+    """List the profiles, one on each line, with their devices and connections on CPUs."""
+    from srunbook import generate
 
     lines = []
-    for name in jobs.PROFILES:
-        one = jobs.specify(jobs.Layer("--profile", {"profile": name, "script": "train.py"})).specification
+    for name in generate.PROFILES:
+        one = generate.specify(generate.Layer("--profile", {"profile": name, "script": "train.py"})).specification
         nodes = f"{one.nodes} node{'s' * (one.nodes > 1)}"
-        way_out = jobs.advice(one)
+        way_out = generate.advice(one)
         lines.append(
             f"{name:<12}{nodes:>7} x {one.cpus_per_node:>2} CPUs = {one.devices:>3} devices"
-            f"   {one.time_limit}   {one.memory_per_cpu}/CPU   {jobs.connections(one):>4} connections"
+            f"   {one.time_limit}   {one.memory_per_cpu}/CPU   {generate.connections(one):>4} connections"
             f"{f' ({way_out})' if way_out else ''}\n"
         )
     lines.append("\nconnections: of each process, with JAX on CPUs. Each is an open file; many systems allow 1024.\n")
@@ -179,18 +181,18 @@ def profiles() -> str:
 
 
 def schema_text() -> str:
-    """The JSON Schema of configuration files."""
-    from srunbook import jobs
+    """Return the JSON Schema of configuration files."""
+    from srunbook import generate
 
-    return json.dumps(jobs.schema(), indent=2, ensure_ascii=True) + "\n"
+    return json.dumps(generate.schema(), indent=2, ensure_ascii=True) + "\n"
 
 
-def explanation(job: Job, made_by: str) -> str:
-    """The lines of the script, each with its reason and where its values came from."""
-    from srunbook import jobs
+def explanation(job: ResolvedJob, made_by: str) -> str:
+    """Return the lines of the script, each with its reason and the origin of its values."""
+    from srunbook import generate
 
     told = []
-    for line in jobs.explain(job, made_by=made_by):
+    for line in generate.explain(job, made_by=made_by):
         if not line.reason:
             continue
         places = "; ".join(f"{name}: {place}" for name, place in line.origins)

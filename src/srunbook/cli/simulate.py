@@ -18,11 +18,11 @@ from srunbook.simulate._processes import inherit_orphans
 from srunbook.simulate._result import INTERRUPTED, LAST_LINES
 
 BROKEN_PIPE = 141
-"""Exit status where the reader of standard output has gone away."""
+"""Exit status when the reader of standard output has gone away."""
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
-    """A number; the message about anything else shows an example.
+    """Accept a number; the message about anything else shows an example.
 
     Args:
         kind: `int` or `float`.
@@ -37,7 +37,7 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.example = example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
-        """Reads the number."""
+        """Convert the text, or fail with an example."""
         try:
             if not re.fullmatch(self.FORMS[self.kind], str(value), re.IGNORECASE):
                 raise ValueError
@@ -56,14 +56,14 @@ Example:
 
 \b
 Exit status:
-  0       all tasks ended with 0
+  0       all tasks exited with 0
   1       the simulation itself failed, as on a full disk
-  N       the highest status of the tasks that ended by themselves
+  N       the highest exit status of the tasks that ended by themselves
   128+N   a task was ended by signal N (137: SIGKILL)
   2       bad input, or the command was not found; nothing was started
-  124     time was up
+  124     the time limit was reached
   130     Ctrl-C
-  141     the reader of standard output went away
+  141     the reader of standard output closed it
 """,
 )
 @click.option(
@@ -128,7 +128,8 @@ def command(
 ) -> None:
     """Run COMMAND as several processes on this machine, each with the environment that srun gives to a task.
 
-    Nothing is scheduled or limited: it starts the processes, labels their output, and leaves none behind.
+    The command schedules nothing and limits nothing: it starts the processes, labels their output, and leaves none
+    behind.
     """
     try:
         with _one_interrupt(), inherit_orphans():
@@ -172,7 +173,7 @@ def _say(text: str) -> None:
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Makes the first Ctrl-C the last: more of them would only disturb the end that it begins."""
+    """Ignore Ctrl-C after the first: further ones would only disturb the cleanup that it starts."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

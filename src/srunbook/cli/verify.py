@@ -1,13 +1,40 @@
-"""The command `srunbook verify`."""
+"""Run `srunbook verify`."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from srunbook import verify
+
+FORMS = {
+    "ddp_cpu_": verify.ResultsForm(
+        required=("metrics.csv", "timings.csv", "checkpoint_latest.pth"),
+        columns=(
+            "epoch",
+            "train_loss",
+            "val_loss",
+            "val_mae",
+            "val_rmse",
+            "epoch_time_sec",
+            "throughput_samples_per_sec",
+            "data_load_time_sec",
+            "compute_time_sec",
+            "gpu_util_avg",
+            "cpu_util_avg",
+        ),
+        may_be_empty=("gpu_util_avg", "cpu_util_avg"),
+        final=("train_loss", "val_loss", "val_mae", "val_rmse", "throughput_samples_per_sec"),
+    ),
+}
+"""What the job scripts of the guides leave behind, by the beginning of the folder's name.
+
+A file that was never written can only be missed by somebody who expects it, and the name is what a job script gives
+its folder before anything can go wrong. Any other folder is judged by the header of its metrics.csv.
+"""
 
 
 @click.command(
@@ -19,22 +46,28 @@ Example:
   srunbook verify --backend gloo results/ddp_cpu_17
 
 \b
-Exit status: 0 where every check passed, 3 where one could not be made,
-2 for bad input, and one for each cause of a failure.
+Exit status: 0 if every check passed, 3 if one could not be made,
+2 for bad input, and a status of its own for each cause of a failure.
 """,
 )
 @click.option("--backend", metavar="NAME", help="Backend of all ranks, such as gloo. [default: the one they agree on]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")
+@click.option(
+    "--require", metavar="FILE", multiple=True, help="A file that the folder of results must hold. May be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.argument("target", metavar="JOBID|RESULTS_DIR")
-def command(target: str, backend: str | None, as_json: bool) -> None:
+def command(target: str, backend: str | None, require: tuple[str, ...], as_json: bool) -> None:
     """Prove from what a job left behind that it did what it should.
 
-    JOBID is looked up in the folder where the job was submitted. In a folder of results, EXECUTION_SUMMARY.md and
-    sacct_summary.txt are written once the job has ended.
+    Run this in the folder where you submitted job JOBID. Once the job has ended, its folder of results gets
+    EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
     try:
+        for name in require:
+            if Path(name).name != name:
+                raise verify.TargetError(f"--require {name}: give the name of a file in the folder of results, no path")
         artefacts = verify.collect(target)
-        report = verify.judge(artefacts, backend=backend)
+        report = verify.judge(artefacts, backend=backend, form=_form(artefacts, require))
     except verify.TargetError as error:
         _say(str(error))
         sys.exit(verify.Cause.BAD_INPUT)
@@ -47,8 +80,17 @@ def command(target: str, backend: str | None, as_json: bool) -> None:
     sys.exit(report.cause)
 
 
+def _form(artefacts: verify.Artefacts, require: tuple[str, ...]) -> verify.ResultsForm:
+    """Choose the form of a folder by its name, or by a header that is that of a guide; add the files asked for."""
+    name = artefacts.results.resolve().name if artefacts.results else ""
+    header = tuple((artefacts.metrics or "").partition("\n")[0].strip().split(","))
+    known = (form for start, form in FORMS.items() if name.startswith(start) or header == form.columns)
+    form = next(known, verify.ResultsForm())
+    return replace(form, required=tuple(dict.fromkeys([*form.required, *require])))
+
+
 def _keep(artefacts: verify.Artefacts, report: verify.Report, folder: Path) -> None:
-    """Writes what the folder of results should hold; somebody else's folder cannot be written, which is no fault."""
+    """Write the summaries into the folder of results; someone else's folder cannot be written, which is no fault."""
     try:
         verify.write_accounting(artefacts)
         report.write_summary(folder)

@@ -7,10 +7,12 @@ is a thin layer over these functions.
 from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
-from srunbook.cluster._commands import Job, account, await_job, capture, execute, stage, submit
+from srunbook.cluster._commands import FinishedJob, account, await_job, capture, execute, stage, submit
 from srunbook.cluster._configuration import SECOND_USER, USER
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._lifecycle import down, names, status, up
+from srunbook.cluster._provision import Image, Provision
+from srunbook.cluster._scripts import Bind
 from srunbook.cluster._specification import GENERATIONS, NEWEST, Specification
 from srunbook.cluster._state import State, locked, read_state, running_state
 
@@ -19,8 +21,11 @@ __all__ = [
     "NEWEST",
     "SECOND_USER",
     "USER",
+    "Bind",
     "ClusterError",
-    "Job",
+    "FinishedJob",
+    "Image",
+    "Provision",
     "Specification",
     "SpecificationError",
     "State",

@@ -8,14 +8,16 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from srunbook.cluster._configuration import USER, USER_IDS
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._namespaces import entering
+from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._state import State
+from srunbook.slurm import SlurmParseError, parse_sacct_columns, sacct_command
 
 FIELDS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
 """Columns of sacct that a job's row shows."""
@@ -35,7 +37,7 @@ ENDED = (
 
 
 @dataclass(frozen=True)
-class Job:
+class FinishedJob:
     """A job that has ended.
 
     Args:
@@ -52,18 +54,18 @@ class Job:
 
     @property
     def state(self) -> str:
-        """State of the job in accounting, such as COMPLETED."""
+        """Return the state of the job in accounting, such as COMPLETED."""
         return self.rows[0]["State"].split()[0] if self.rows else "UNKNOWN"
 
 
-def execute(state: State, command: Sequence[str], *, user: str = USER, member: str = "login") -> int:
-    """Runs a command on the cluster with this process's own input and output.
+def execute(state: State, command: Sequence[str], *, user: str = USER, machine: str = "login") -> int:
+    """Run a command on the cluster with this process's own input and output.
 
     Args:
         state: The cluster.
         command: What to run.
         user: As whom.
-        member: On which machine.
+        machine: On which machine.
 
     Returns:
         Its exit status.
@@ -71,8 +73,8 @@ def execute(state: State, command: Sequence[str], *, user: str = USER, member: s
     Raises:
         SpecificationError: No such user or machine.
     """
-    _check(state, user, member)
-    line = entering(state, member, ["env", f"TERM={os.environ.get('TERM', 'dumb')}", *command], user=user)
+    _check(state, user, machine)
+    line = entering(state, machine, ["env", f"TERM={os.environ.get('TERM', 'dumb')}", *command], user=user)
     return subprocess.run(line, check=False).returncode
 
 
@@ -81,23 +83,23 @@ def capture(
     command: Sequence[str],
     *,
     user: str | None = USER,
-    member: str = "login",
+    machine: str = "login",
     folder: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command on the cluster and returns what it said.
+    """Run a command on the cluster and return what it said.
 
     Args:
         state: The cluster.
         command: What to run.
         user: As whom; None is root.
-        member: On which machine.
+        machine: On which machine.
         folder: Where; the user's home by default.
         timeout: Seconds after which it is killed.
     """
-    _check(state, user, member)
+    _check(state, user, machine)
     return subprocess.run(
-        entering(state, member, command, user=user, folder=folder),
+        entering(state, machine, command, user=user, folder=folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -107,34 +109,21 @@ def capture(
     )
 
 
-def _check(state: State, user: str | None, member: str) -> None:
+def _check(state: State, user: str | None, machine: str) -> None:
     if user is not None and user not in USER_IDS:
         raise SpecificationError(f"user {user!r}: the cluster has {' and '.join(USER_IDS)}, as in --user {USER}")
-    if member not in state.members:
-        raise SpecificationError(f"node {member!r}: the cluster has {', '.join(state.members)}")
-
-
-def companions(script: Path) -> list[Path]:
-    """The files that a job script needs beside it: the programs of its guide, or the Python files next to it.
-
-    A script of this project, `slurm/<guide>/NAME.sbatch`, gets the programs in `examples/<guide>`.
-    """
-    guide = script.parent
-    if guide.parent.name == "slurm":
-        folder = guide.parent.parent / "examples" / guide.name
-        found = [path for path in folder.glob("*.py") if not path.name.startswith("plot_")] if folder.is_dir() else []
-        return sorted(found)
-    return sorted(guide.glob("*.py"))
+    if machine not in state.machines:
+        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
 
 
 def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
-    """Copies a job script, byte for byte, and what it needs into a new folder of a user's home.
+    """Copy a job script, byte for byte, and the Python files beside it into a new folder of a user's home.
 
     Args:
         state: The cluster.
         script: The script on the host.
         user: Whose home.
-        extra: Further files that belong beside it.
+        extra: Further files that it needs beside it.
 
     Returns:
         The folder's path on the cluster.
@@ -143,13 +132,13 @@ def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path]
         SpecificationError: There is no such script.
     """
     if not script.is_file():
-        raise SpecificationError(f"no such script: {script}. Give a file, as in slurm/jax_multinode/allreduce.sbatch")
+        raise SpecificationError(f"no such script: {script}. Give a file, as in train.sbatch")
     _check(state, user, "login")
     home = state.folder / "home" / user
     names = itertools.chain([script.stem], (f"{script.stem}-{number}" for number in itertools.count(2)))
     folder = home / next(name for name in names if not (home / name).exists())
     folder.mkdir(mode=0o755)
-    for path in [script, *companions(script.resolve()), *extra]:
+    for path in [script, *sorted(script.resolve().parent.glob("*.py")), *extra]:
         shutil.copyfile(path, folder / path.name)
     for path in [folder, *folder.iterdir()]:
         os.chown(path, USER_IDS[user], USER_IDS[user])
@@ -163,11 +152,12 @@ def submit(
     *,
     user: str = USER,
     options: Sequence[str] = (),
+    extra: Sequence[Path] = (),
     folder: str | None = None,
-    follow: Callable[[str], object] = len,
+    follow: Say = say_nothing,
     timeout: float | None = None,
-) -> Job:
-    """Submits a job script unmodified and waits for the end of the job.
+) -> FinishedJob:
+    """Submit a job script unmodified and wait for the end of the job.
 
     Args:
         state: The cluster.
@@ -175,7 +165,8 @@ def submit(
         arguments: What is passed to the script.
         user: Who submits it.
         options: Options of sbatch.
-        folder: Where it is submitted, on the cluster; by default a new folder with what the script needs.
+        extra: Files that it needs beside it, besides the Python files that lie there already.
+        folder: Where it is submitted, on the cluster; by default a new folder with the script and these files.
         follow: Is given the job's output as it grows.
         timeout: Seconds after which the job is cancelled.
 
@@ -185,7 +176,7 @@ def submit(
     Raises:
         ClusterError: sbatch refused it, or the job did not end in time.
     """
-    folder = folder or stage(state, script, user=user)
+    folder = folder or stage(state, script, user=user, extra=extra)
     command = ["sbatch", "--parsable", *options, script.name, *arguments]
     result = capture(state, command, user=user, folder=folder)
     if result.returncode != 0:
@@ -200,10 +191,10 @@ def await_job(
     job: str,
     *,
     user: str = USER,
-    follow: Callable[[str], object] = len,
+    follow: Say = say_nothing,
     timeout: float | None = None,
-) -> Job:
-    """Waits for the end of a job, following its output.
+) -> FinishedJob:
+    """Wait for the end of a job, following its output.
 
     Args:
         state: The cluster.
@@ -217,13 +208,13 @@ def await_job(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     output = ""
-    words: dict[str, str] = {}
+    said: dict[str, str] = {}
     ended = False
     while not ended:
         shown = capture(state, ["scontrol", "--oneliner", "show", "job", job], user=user)
-        words = dict(re.findall(r"(\w+)=(\S*)", shown.stdout)) or words
-        ended = words.get("JobState", "") in ENDED
-        new = _read(state, words.get("StdOut", ""), user, len(output.encode()))
+        said = dict(re.findall(r"(\w+)=(\S*)", shown.stdout)) or said
+        ended = said.get("JobState", "") in ENDED
+        new = _read(state, said.get("StdOut", ""), user, len(output.encode()))
         output += new
         if new:
             follow(new)
@@ -239,11 +230,11 @@ def await_job(
     status = int(code) or (128 + int(number) if int(number) else 0)
     if status == 0 and not (rows and rows[0]["State"] == "COMPLETED"):
         status = 1
-    return Job(job, rows, output, status)
+    return FinishedJob(job, rows, output, status)
 
 
 def _read(state: State, path: str, user: str, offset: int) -> str:
-    """Reads a file beyond an offset in bytes, as its user and on the cluster, so that no link leads elsewhere."""
+    """Read a file beyond an offset in bytes, as its user and on the cluster, so that no link leads elsewhere."""
     if not path or path == "/dev/null":
         return ""
     command = entering(state, "login", ["tail", "-c", f"+{offset + 1}", "--", path], user=user)
@@ -252,20 +243,37 @@ def _read(state: State, path: str, user: str, offset: int) -> str:
 
 
 def account(state: State, job: str, *, timeout: float = 30.0) -> list[dict[str, str]]:
-    """Rows of sacct for a job and its steps; accounting lags the end of a job, so this waits for it.
+    """Return the rows of sacct for a job and its steps.
+
+    Accounting lags the end of a job, so this waits for it.
 
     Args:
         state: The cluster.
         job: Its number.
         timeout: Seconds to wait.
+
+    Raises:
+        ClusterError: sacct printed something else.
     """
     deadline = time.monotonic() + timeout
-    command = ["sacct", "--noheader", "--parsable2", f"--jobs={job}", f"--format={','.join(FIELDS)},End"]
+    command = sacct_command(job, [*FIELDS, "End"])
     while True:
-        lines = capture(state, command, user=None).stdout.splitlines()
-        rows = [dict(zip([*FIELDS, "End"], line.split("|"), strict=True)) for line in lines]
-        if rows and all(row["End"] not in ("", "Unknown") for row in rows) and rows[0]["State"].split()[0] in ENDED:
+        try:
+            rows = parse_sacct_columns(capture(state, command, user=None).stdout)
+        except SlurmParseError as error:
+            raise ClusterError(f"sacct: {error}") from None
+        if _is_whole(rows):
             return [{name: row[name] for name in FIELDS} for row in rows]
         if time.monotonic() > deadline:
             return [{name: row[name] for name in FIELDS} for row in rows]
         time.sleep(0.2)
+
+
+def _is_whole(rows: list[dict[str, str]]) -> bool:
+    """Tell whether accounting knows the end of a job and of all its steps, and has heard of its start.
+
+    A busy controller may report the end first. Accounting then calls the job `allocation`, and corrects that later.
+    """
+    if not rows or rows[0]["State"].split()[0] not in ENDED or rows[0]["JobName"] == "allocation":
+        return False
+    return all(row["End"] not in ("", "Unknown") for row in rows)

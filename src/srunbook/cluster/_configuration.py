@@ -36,7 +36,7 @@ class Plugins:
 
 
 def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> Plugins:
-    """The plugins that a generation can run on this machine.
+    """Choose the plugins that a generation can run on this machine.
 
     Args:
         slurm_version: Version of Slurm in the root, such as 22.05.8.
@@ -55,7 +55,7 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> Plugins:
 
 
 def node_range(nodes: int) -> str:
-    """Names of the nodes in Slurm's short form.
+    """Return the names of the nodes in Slurm's short form.
 
     >>> node_range(4), node_range(1)
     ('node[1-4]', 'node1')
@@ -64,7 +64,7 @@ def node_range(nodes: int) -> str:
 
 
 def slurm_conf(specification: Specification, plugins: Plugins) -> str:
-    """The text of slurm.conf."""
+    """Return the text of slurm.conf."""
     nodes = node_range(specification.nodes)
     gpus = specification.gpus_per_node
     gres = f" Gres=gpu:{specification.features[0]}:{gpus}" if gpus else ""
@@ -115,7 +115,7 @@ PartitionName=preempt MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE
 
 
 def slurmdbd_conf() -> str:
-    """The text of slurmdbd.conf: the database is reached by its socket only."""
+    """Return the text of slurmdbd.conf: the database is reached by its socket only."""
     return """\
 AuthType=auth/munge
 DbdHost=ctl
@@ -130,7 +130,7 @@ StorageLoc=slurm_acct_db
 
 
 def cgroup_conf(plugins: Plugins) -> str:
-    """The text of cgroup.conf.
+    """Return the text of cgroup.conf.
 
     >>> print(cgroup_conf(choose_plugins("26.05.1", cgroup_v1=False)), end="")
     CgroupPlugin=disabled
@@ -144,7 +144,7 @@ def cgroup_conf(plugins: Plugins) -> str:
 
 
 def gres_conf(specification: Specification) -> str:
-    """The text of gres.conf: GPUs that Slurm schedules and nothing can compute on.
+    """Return the text of gres.conf: GPUs that Slurm schedules and nothing can compute on.
 
     >>> print(gres_conf(Specification(nodes=2, gpus_per_node=4)), end="")
     NodeName=node[1-2] Name=gpu Type=a100 File=/dev/gpu[0-3]
@@ -157,14 +157,14 @@ def gres_conf(specification: Specification) -> str:
 
 
 def hosts(specification: Specification) -> str:
-    """The text of /etc/hosts, the same on every machine of the cluster."""
+    """Return the text of /etc/hosts, the same on every machine of the cluster."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
-    lines += [f"{specification.address(member)} {member}" for member in specification.members]
+    lines += [f"{specification.address(machine)} {machine}" for machine in specification.machines]
     return "\n".join(lines) + "\n"
 
 
 def task_prolog() -> str:
-    """The TaskProlog: as many CPU devices of JAX as a task has GPUs, one without GPUs.
+    """Return the TaskProlog: as many CPU devices of JAX as a task has GPUs, one without GPUs.
 
     What it prints as `export NAME=value` becomes part of the task's environment. It leaves a value alone that the
     job has set, and says nothing in the batch shell, which is no task of a step.
@@ -187,23 +187,3 @@ devices=$((${SLURM_GPUS_ON_NODE:-0} / tasks))
 ((devices > 0)) || devices=1
 echo "export JAX_NUM_CPU_DEVICES=$devices"
 """
-
-
-def module_files(environment: str | None, image: str) -> dict[str, str]:
-    """The environment modules that the guides load.
-
-    Args:
-        environment: Path of the Python environment in the nodes, or None where there is none.
-        image: Path of the Apptainer image of JAX in the nodes.
-
-    Returns:
-        Text of each module file, by its path below the folder of modules.
-    """
-    files = {
-        "dl": '#%Module\nmodule-whatis "deep-learning software"\n',
-        "jax/23.10-sif": f'#%Module\nmodule-whatis "JAX in an Apptainer image"\nsetenv JAX_IMAGE {image}\n',
-    }
-    if environment:
-        python = f'#%Module\nmodule-whatis "Python with JAX and PyTorch"\nprepend-path PATH {environment}/bin\n'
-        files["python"] = python
-    return files

@@ -16,14 +16,15 @@ from srunbook.cluster._configuration import (
     cgroup_conf,
     gres_conf,
     hosts,
-    module_files,
     slurm_conf,
     slurmdbd_conf,
     task_prolog,
 )
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._namespaces import Bind, entering
-from srunbook.cluster._project import checkout, environment, project_binds
+from srunbook.cluster._host import cache_folder
+from srunbook.cluster._namespaces import entering
+from srunbook.cluster._provision import IMAGES, Provision
+from srunbook.cluster._scripts import Bind
 from srunbook.cluster._state import State
 
 MUNGE = """\
@@ -61,26 +62,18 @@ sacctmgr --immediate add account research >>/var/log/slurm/sacctmgr.log 2>&1
 sacctmgr --immediate add user "$1,$2" account=research >>/var/log/slurm/sacctmgr.log 2>&1
 slurmctld
 """
-"""Starts the accounting and the controller; its arguments are the users who get an account."""
+"""Start the accounting and the controller; its arguments are the users who get an account."""
 
 NODE = "slurmd"
 
-IMAGES = "/opt/images"
-IMAGE = f"{IMAGES}/jax.sif"
-"""Where the nodes see the Apptainer image of JAX."""
 
-
-ENVIRONMENTS = ("jax-env", "torch-env")
-"""Names under which a home has the project's Python environment: the ones that the scripts of the guides use."""
-
-
-def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
-    """Writes the configuration and the homes of a cluster.
+def write_files(state: State, plugins: Plugins, provision: Provision) -> list[Bind]:
+    """Write the configuration and the homes of a cluster.
 
     Args:
         state: The cluster.
         plugins: The plugins it runs with.
-        images: Folder of Apptainer images on the host.
+        provision: What it provides to jobs.
 
     Returns:
         What every machine of the cluster gets bound.
@@ -88,7 +81,7 @@ def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
     folder = state.folder
     slurm = folder / "etc" / "slurm"
     modules = folder / "modulefiles"
-    prefix = environment()
+    images = cache_folder() / "images"
     texts = {
         folder / "etc" / "hosts": hosts(state.specification),
         slurm / "slurm.conf": slurm_conf(state.specification, plugins),
@@ -97,7 +90,7 @@ def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
         slurm / "gres.conf": gres_conf(state.specification),
         slurm / "task_prolog.sh": task_prolog(),
     }
-    texts |= {modules / name: text for name, text in module_files(str(prefix) if prefix else None, IMAGE).items()}
+    texts |= {modules / name: text for name, text in provision.module_files().items()}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -113,19 +106,18 @@ def write_files(state: State, plugins: Plugins, images: Path) -> list[Bind]:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         os.chown(home, uid, uid)
-        for link in ENVIRONMENTS if prefix is not None else ():
-            (home / link).symlink_to(str(prefix))
+        for link in provision.links if provision.environment else ():
+            (home / link).symlink_to(str(provision.environment))
     images.mkdir(parents=True, exist_ok=True)
-    state.project = str(checkout() or "")
     return [
         Bind(folder / "etc" / "hosts", Path("/etc/hosts")),
         Bind(slurm, Path("/etc/slurm")),
         Bind(modules, Path("/opt/modulefiles")),
-        Bind(images, Path(IMAGES)),
+        Bind(images, IMAGES),
         Bind(logs, Path("/var/log/slurm"), writable=True),
         Bind(folder / "home", Path("/home"), writable=True),
         Bind(folder / "space" / "scratch", Path("/scratch"), writable=True),
-        *project_binds(),
+        *provision.all_binds(),
     ]
 
 
@@ -138,30 +130,30 @@ def _slurm_number(state: State) -> int:
     raise ClusterError(f"{passwd} has no user slurm: remove the folder of this root, and it will be made anew")
 
 
-def start_daemons(state: State, members: Sequence[str]) -> None:
-    """Starts the daemons of some machines, those of the nodes last.
+def start_daemons(state: State, machines: Sequence[str]) -> None:
+    """Start the daemons of some machines, those of the nodes last.
 
     Raises:
         ClusterError: One did not start; the message ends with what it said.
     """
-    _all_at_once(state, {member: ["sh", "-ec", MUNGE] for member in members})
-    if "ctl" in members:
+    _all_at_once(state, {machine: ["sh", "-ec", MUNGE] for machine in machines})
+    if "ctl" in machines:
         _all_at_once(state, {"ctl": ["sh", "-ec", DATABASE, "sh", USER, SECOND_USER]})
-    _all_at_once(state, {member: ["sh", "-ec", NODE] for member in members if member.startswith("node")})
+    _all_at_once(state, {machine: ["sh", "-ec", NODE] for machine in machines if machine.startswith("node")})
 
 
 def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
     processes = {}
-    for member, command in commands.items():
-        with (state.folder / "log" / member).open("ab") as stream:
-            processes[member] = subprocess.Popen(
-                entering(state, member, command),
+    for machine, command in commands.items():
+        with (state.folder / "log" / machine).open("ab") as stream:
+            processes[machine] = subprocess.Popen(
+                entering(state, machine, command),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
             )
-    failed = [member for member, process in processes.items() if process.wait() != 0]
+    failed = [machine for machine, process in processes.items() if process.wait() != 0]
     if failed:
         log = state.folder / "log" / failed[0]
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
@@ -169,7 +161,7 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
 
 
 def node_states(state: State) -> dict[str, str]:
-    """State of every node in sinfo's short words, such as `idle`, `mix`, `down*`."""
+    """Return the state of every node in sinfo's short words, such as `idle`, `mix`, `down*`."""
     command = entering(state, "login", ["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%N %t"])
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     pairs = (line.split() for line in result.stdout.splitlines())
@@ -177,7 +169,7 @@ def node_states(state: State) -> dict[str, str]:
 
 
 def await_idle(state: State, *, timeout: float = 60.0) -> None:
-    """Waits until all nodes are idle.
+    """Wait until all nodes are idle.
 
     Raises:
         ClusterError: They are not within that time; the message says what they are.

@@ -14,13 +14,8 @@ from srunbook.cluster._commands import capture
 from srunbook.cluster._configuration import SECOND_USER
 from srunbook.cluster._daemons import start_daemons
 from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._namespaces import (
-    clear_groups,
-    connect,
-    in_network,
-    limit_processors,
-    start_members,
-)
+from srunbook.cluster._groups import clear_groups, limit_processors
+from srunbook.cluster._namespaces import connect, in_network, start_machines
 from srunbook.cluster._specification import parse_rate
 from srunbook.cluster._state import State, start_time
 
@@ -31,11 +26,11 @@ FILLER = "/scratch/.filler"
 
 
 def shape_link(state: State, node: str, rate: str | None) -> None:
-    """Limits the rate of a node's link in both directions, or lifts the limit."""
-    for member, device in ((node, "eth0"), (None, f"v-{node}")):
+    """Limit the rate of a node's link in both directions, or lift the limit."""
+    for machine, device in ((node, "eth0"), (None, f"v-{node}")):
         qdisc = ["tc", "qdisc", "replace" if rate else "del", "dev", device, "root"]
         shape = ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"] if rate else []
-        in_network(state, member, [*qdisc, *shape])
+        in_network(state, machine, [*qdisc, *shape])
 
 
 def _node(state: State, name: str) -> str:
@@ -60,7 +55,7 @@ def _administer(state: State, *command: str) -> None:
 
 
 def kill_node(state: State, node: str) -> None:
-    """Cuts a node's power: its link goes silent, then all its processes are gone at once.
+    """Cut a node's power: its link goes silent, then all its processes are gone at once.
 
     Slurm notices after SlurmdTimeout, 20 s. `heal` boots the node again.
 
@@ -68,7 +63,7 @@ def kill_node(state: State, node: str) -> None:
         state: The cluster.
         node: The node.
     """
-    first = state.members[_node(state, node)]
+    first = state.machines[_node(state, node)]
     _record(state, "kill-node", node=node)
     if start_time(first) is None:
         return
@@ -80,10 +75,10 @@ def kill_node(state: State, node: str) -> None:
 
 def _boot_node(state: State, fault: dict[str, str]) -> None:
     node = fault["node"]
-    if start_time(state.members[node]) is not None:
+    if start_time(state.machines[node]) is not None:
         return
     clear_groups(state, node)
-    start_members(state, [node])
+    start_machines(state, [node])
     connect(state, [node])
     if state.specification.link:
         shape_link(state, node, state.specification.link)
@@ -91,7 +86,7 @@ def _boot_node(state: State, fault: dict[str, str]) -> None:
 
 
 def drop(state: State, nodes: Sequence[str]) -> None:
-    """Drops all traffic between some nodes without a word; each still reaches the controller.
+    """Drop all traffic between some nodes without a word; each still reaches the controller.
 
     Args:
         state: The cluster.
@@ -121,7 +116,7 @@ def _undrop(state: State, fault: dict[str, str]) -> None:
 
 
 def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
-    """Limits the rate of the links of some nodes, or of all.
+    """Limit the rate of the links of some nodes, or of all.
 
     Args:
         state: The cluster.
@@ -140,13 +135,13 @@ def _unlink(state: State, fault: dict[str, str]) -> None:
 
 
 def drain(state: State, node: str) -> None:
-    """Drains a node, as an administrator does before a repair: its jobs go on, no new ones start."""
+    """Drain a node, as an administrator does before a repair: its jobs go on, no new ones start."""
     _record(state, "drain", node=_node(state, node))
     _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
 
 
 def resume(state: State, node: str) -> None:
-    """Gives a drained node back to the scheduler."""
+    """Give a drained node back to the scheduler."""
     _administer(state, "scontrol", "update", f"NodeName={_node(state, node)}", "State=RESUME")
     state.faults = [fault for fault in state.faults if fault != {"kind": "drain", "node": node}]
     state.save()
@@ -157,7 +152,7 @@ def _undrain(state: State, fault: dict[str, str]) -> None:
 
 
 def fill_disk(state: State, free: int = 0) -> None:
-    """Fills the small disk /scratch, which all machines share.
+    """Fill the small disk /scratch, which all machines share.
 
     Args:
         state: The cluster.
@@ -176,7 +171,7 @@ def _empty_disk(state: State, fault: dict[str, str]) -> None:  # noqa: ARG001 - 
 
 
 def slow_node(state: State, node: str, quota: float = 0.25) -> None:
-    """Limits all processes of a node to a share of one CPU.
+    """Limit all processes of a node to a share of one CPU.
 
     Args:
         state: The cluster.
@@ -194,7 +189,7 @@ def _unslow(state: State, fault: dict[str, str]) -> None:
 
 
 def preempt(state: State, nodes: Sequence[str] = ()) -> str:
-    """Preempts what runs in the partition `preempt`: another user's job takes whole nodes, until it is healed.
+    """Preempt what runs in the partition `preempt`: another user's job takes whole nodes, until it is healed.
 
     Args:
         state: The cluster.
@@ -230,7 +225,7 @@ _UNDO: dict[str, Callable[[State, dict[str, str]], None]] = {
 
 
 def heal(state: State) -> list[dict[str, str]]:
-    """Undoes every fault, dead nodes first.
+    """Undo every fault, dead nodes first.
 
     Returns:
         What was undone.

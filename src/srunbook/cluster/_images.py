@@ -1,4 +1,4 @@
-"""The Apptainer image of JAX: built once from the guide's definition file, and kept in the cache."""
+"""Apptainer images: built once from their definition files, and kept in the cache."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from srunbook._files import write_whole
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._machine import CLEAN_ENVIRONMENT, cache_folder
-from srunbook.cluster._namespaces import Bind, in_workshop
-from srunbook.cluster._project import checkout
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder
+from srunbook.cluster._progress import Say, say_nothing
+from srunbook.cluster._provision import Image
 from srunbook.cluster._roots import Root, mirror_of_host
-from srunbook.formats import write_whole
+from srunbook.cluster._scripts import Bind, in_chroot
 
-DEFINITION = Path("examples/jax_multinode/jax.def")
-VARIANT = "cpu"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 INDEX_QUERY = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 
 def folder() -> Path:
-    """Folder of the images."""
+    """Return the folder of the images."""
     return cache_folder() / "images"
 
 
 def index_of_host(python: str) -> str:
-    """The index of Python packages that this machine's own pip uses.
+    """Return the index of Python packages that this machine's own pip uses.
 
     Args:
         python: An interpreter that has pip.
@@ -46,67 +45,75 @@ def index_of_host(python: str) -> str:
     return built_in.stdout.strip() + "/"
 
 
-def ensure_image(root: Root, python: str, *, say: Callable[[str], object] = print) -> Path | None:
-    """Finds or builds the image of JAX.
+def recipe(image: Image) -> str:
+    """Return a hash of all that decides what an image becomes; another hash means another image."""
+    arguments = json.dumps(dict(image.arguments), sort_keys=True)
+    return hashlib.sha256(image.definition.read_bytes() + arguments.encode()).hexdigest()[:12]
+
+
+def ensure_image(root: Root, image: Image, *, say: Say = say_nothing) -> Path:
+    """Find or build an image.
 
     Args:
         root: The root whose Apptainer builds it.
-        python: An interpreter whose pip knows an index of packages.
+        image: What to build.
         say: Where progress is told.
 
     Returns:
-        The image, or None where there is no Apptainer or no definition file.
+        The file of the image on the host.
 
     Raises:
-        ClusterError: It cannot be built.
+        ClusterError: The definition file cannot be read, or the image cannot be built.
     """
-    project = checkout()
-    if "apptainer" not in root.versions or project is None or not (project / DEFINITION).exists():
-        return None
-    definition = project / DEFINITION
-    recipe = hashlib.sha256(definition.read_bytes() + VARIANT.encode()).hexdigest()[:12]
+    try:
+        wanted = recipe(image)
+    except OSError as error:
+        raise ClusterError(f"the definition file {image.definition} cannot be read: {error.strerror}") from None
     images = folder()
     images.mkdir(parents=True, exist_ok=True)
     with (images / "lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        manifest = images / "jax.json"
-        image = images / "jax.sif"
-        if manifest.exists() and image.exists() and json.loads(manifest.read_text())["recipe"] == recipe:
-            return image
+        manifest = images / f"{image.name}.json"
+        file = images / f"{image.name}.sif"
+        if manifest.exists() and file.exists() and json.loads(manifest.read_text())["recipe"] == wanted:
+            return file
         start = time.monotonic()
-        say(f"building the image of {DEFINITION} with Apptainer, once; this takes some minutes")
-        _build(root, definition, images, {"MIRROR": mirror_of_host(), "INDEX": index_of_host(python)})
+        say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
+        places = {"mirror": mirror_of_host(), "index": index_of_host(sys.executable)}
+        arguments = {name: value.format(**places) for name, value in image.arguments.items()}
+        _build(root, image, images, arguments)
         made = {
-            "recipe": recipe,
+            "recipe": wanted,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "apptainer": root.versions["apptainer"],
-            "variant": VARIANT,
+            "arguments": dict(image.arguments),
         }
         manifest.unlink(missing_ok=True)
-        (images / "work" / "jax.sif").replace(image)
+        (images / "work" / file.name).replace(file)
         write_whole(manifest, json.dumps(made, indent=2) + "\n")
         shutil.rmtree(images / "work")
         say(f"image built in {time.monotonic() - start:.0f} s")
-        return image
+        return file
 
 
-def _build(root: Root, definition: Path, images: Path, arguments: dict[str, str]) -> None:
+def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) -> None:
     work, space = images / "work", images / "space"
     shutil.rmtree(work, ignore_errors=True)  # left by an interrupted building
     (work / "tmp").mkdir(parents=True)
     space.mkdir(exist_ok=True)
     binds = [
         Bind(work, Path("/build"), writable=True),
-        Bind(definition.parent, Path("/definition")),
+        Bind(image.definition.parent, Path("/definition")),
         Bind(Path("/etc/resolv.conf"), Path("/etc/resolv.conf")),
         Bind(Path("/etc/hosts"), Path("/etc/hosts")),
     ]
-    options = [f"--build-arg={name}={value}" for name, value in {**arguments, "VARIANT": VARIANT}.items()]
+    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
     environment = {**CLEAN_ENVIRONMENT, "APPTAINER_TMPDIR": "/build/tmp", "APPTAINER_CACHEDIR": "/build/tmp"}
     if CERTIFICATES.exists():  # what this machine trusts, its building trusts
         binds.append(Bind(CERTIFICATES, CERTIFICATES))
         options.append(f"--bind={CERTIFICATES}")
-    command = ["apptainer", "build", "--fakeroot", *options, "/build/jax.sif", f"/definition/{definition.name}"]
+    command = ["apptainer", "build", "--fakeroot", *options]
+    command += [f"/build/{image.name}.sif", f"/definition/{image.definition.name}"]
     # In a user namespace root has every capability, whatever this machine withholds; it maps these numbers.
     numbers = work / "subids"
     numbers.write_text("root:100000:65536\n", encoding="ascii")
@@ -114,7 +121,7 @@ def _build(root: Root, definition: Path, images: Path, arguments: dict[str, str]
     log = images / "build.log"
     with log.open("wb") as stream:
         result = subprocess.run(
-            in_workshop(root.path, space, binds, command),
+            in_chroot(root.path, space, binds, command),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stream,

@@ -10,17 +10,18 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from srunbook._files import write_whole
 from srunbook.cluster._configuration import USER_IDS
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._machine import CLEAN_ENVIRONMENT, cache_folder, check_machine
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder, check_host
+from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._specification import GENERATIONS, NEWEST, suite_of
-from srunbook.formats import write_whole
 
 PACKAGES = (
     "slurmctld",
@@ -51,7 +52,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 echo /opt/modulefiles > "$root/etc/environment-modules/modulespath"
-mkdir -p "$root/opt/modulefiles" "$root/opt/images" "$root/opt/srunbook" "$root/scratch" "$root/var/log/slurm"
+mkdir -p "$root/opt/modulefiles" "$root/opt/images" "$root/scratch" "$root/var/log/slurm"
 mkdir -p "$root/var/spool/slurmd" "$root/var/spool/slurmctld"
 chroot "$root" chown slurm: /var/log/slurm /var/spool/slurmctld
 if [ -e "$root/usr/bin/apptainer" ]; then
@@ -85,18 +86,18 @@ class Root:
 
 
 def packages(suite: str) -> tuple[str, ...]:
-    """Debian packages of a root."""
+    """Return the Debian packages of a root."""
     return PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
 
 
 def recipe(suite: str) -> str:
-    """Hash of all that decides what a root becomes; another hash means another root."""
+    """Return a hash of all that decides what a root becomes; another hash means another root."""
     parts = [suite, *packages(suite), FINISH, json.dumps(USER_IDS)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
-    """The Debian mirror that this machine's own apt uses.
+    """Return the Debian mirror that this machine's own apt uses.
 
     Args:
         sources: Folder of apt's configuration.
@@ -118,7 +119,7 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
 
 
 def check_mirror(mirror: str) -> str:
-    """Checks the URL of a mirror.
+    """Check the URL of a mirror.
 
     Raises:
         ClusterError: It is no http(s) or file URL.
@@ -129,20 +130,20 @@ def check_mirror(mirror: str) -> str:
 
 
 def folder_of(suite: str) -> Path:
-    """Folder of the root that today's recipe makes of a suite."""
+    """Return the folder of the root that today's recipe makes of a suite."""
     return cache_folder() / "roots" / f"{suite}-{recipe(suite)}"
 
 
 def find_root(suite: str) -> Root | None:
-    """The finished root of a suite, or None: only a manifest, written last, makes a root finished."""
+    """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished."""
     manifest = folder_of(suite) / "manifest.json"
     if not manifest.exists():
         return None
     return Root(**json.loads(manifest.read_text(encoding="utf-8")))
 
 
-def ensure_root(slurm: str, *, mirror: str | None = None, say: Callable[[str], object] = print) -> Root:
-    """Finds or makes the root of a generation.
+def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing) -> Root:
+    """Find or makes the root of a generation.
 
     Args:
         slurm: Generation, or `newest`.
@@ -155,7 +156,7 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Callable[[str], o
     suite = suite_of(slurm)
     root = find_root(suite)
     if root is None:
-        check_machine(making_root=True)
+        check_host(making_root=True)
         url = check_mirror(mirror) if mirror else mirror_of_host()
         with _lock(suite):
             root = find_root(suite) or _make_root(suite, url, say)
@@ -177,8 +178,8 @@ def _lock(suite: str) -> Iterator[None]:
         yield
 
 
-def _make_root(suite: str, mirror: str, say: Callable[[str], object]) -> Root:
-    """Makes a root in a folder that counts for nothing until its manifest is there."""
+def _make_root(suite: str, mirror: str, say: Say) -> Root:
+    """Make a root in a folder that counts for nothing until its manifest is there."""
     folder = folder_of(suite)
     shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted making
     tree = folder / "root"
@@ -212,7 +213,7 @@ def _make_root(suite: str, mirror: str, say: Callable[[str], object]) -> Root:
 
 
 def _contained(command: list[str], log: object) -> None:
-    """Runs a command whose mounts and processes end with it, also when it is killed."""
+    """Run a command whose mounts and processes end with it, also when it is killed."""
     prefix = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--"]
     environment = {**CLEAN_ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
     for name in ("http_proxy", "https_proxy", "no_proxy", "TMPDIR"):

@@ -21,7 +21,7 @@ _UNITS = {"M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 def suite_of(slurm: str) -> str:
-    """Debian suite that holds a generation of Slurm.
+    """Return the Debian suite that holds a generation of Slurm.
 
     Raises:
         SpecificationError: The generation is unknown.
@@ -38,7 +38,7 @@ def suite_of(slurm: str) -> str:
 
 
 def parse_memory(text: str) -> int:
-    """Reads an amount of memory.
+    """Read an amount of memory.
 
     Args:
         text: A whole number with the unit M, G or T.
@@ -63,7 +63,7 @@ def parse_memory(text: str) -> int:
 
 
 def parse_rate(text: str) -> str:
-    """Checks the rate of a link, as `tc` takes it.
+    """Check the rate of a link, as `tc` takes it.
 
     Raises:
         SpecificationError: It is not a whole number of kbit, mbit or gbit, or is out of range.
@@ -79,14 +79,14 @@ def parse_rate(text: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Checks the name of a cluster.
+    """Check the name of a cluster.
 
     Raises:
-        SpecificationError: It is not 1 to 16 lower-case letters, digits or hyphens, beginning with a letter.
+        SpecificationError: It is not 1 to 32 lower-case letters, digits or hyphens, beginning with a letter.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,15}", name):
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name):
         raise SpecificationError(
-            f"name {name!r}: a cluster's name has 1 to 16 lower-case letters, digits or hyphens "
+            f"name {name!r}: a cluster's name has 1 to 32 lower-case letters, digits or hyphens "
             "and begins with a letter, as in --name trial"
         )
     return name
@@ -127,7 +127,7 @@ class Specification:
     link: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks every value."""
+        """Check every value."""
         check_name(self.name)
         suite_of(self.slurm)
         _check_range("nodes", self.nodes, 1, 64, "--nodes 4")
@@ -149,17 +149,17 @@ class Specification:
 
     @property
     def suite(self) -> str:
-        """Debian suite of its roots."""
+        """Return the Debian suite of its roots."""
         return suite_of(self.slurm)
 
     @property
     def memory_mib(self) -> int:
-        """Memory that a node claims, in MiB."""
+        """Return the memory that a node claims, in MiB."""
         return parse_memory(self.memory)
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """Names of the compute nodes.
+        """Name of the compute nodes.
 
         >>> Specification(nodes=2).node_names
         ('node1', 'node2')
@@ -167,24 +167,24 @@ class Specification:
         return tuple(f"node{index}" for index in range(1, self.nodes + 1))
 
     @property
-    def members(self) -> tuple[str, ...]:
-        """All machines of the cluster: the controller, the login node and the compute nodes."""
+    def machines(self) -> tuple[str, ...]:
+        """Return the names of all machines of the cluster: the controller, the login node and the compute nodes."""
         return ("ctl", "login", *self.node_names)
 
-    def address(self, member: str) -> str:
-        """Address of a machine in the cluster's own network.
+    def address(self, machine: str) -> str:
+        """Return the address of a machine in the cluster's own network.
 
         >>> Specification().address("node3"), Specification().address("ctl")
         ('10.77.0.3', '10.77.0.254')
         """
         special = {"ctl": 254, "login": 253}
-        return f"10.77.0.{special.get(member) or int(member.removeprefix('node'))}"
+        return f"10.77.0.{special.get(machine) or int(machine.removeprefix('node'))}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values for a file."""
+        """Return it as plain values for a file."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Specification:
-        """From the plain values of a file."""
+        """Make it from the plain values of a file."""
         return cls(**{**data, "features": tuple(data["features"])})

@@ -9,14 +9,14 @@ import secrets
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from srunbook._files import write_whole
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._machine import cache_folder
+from srunbook.cluster._host import cache_folder
 from srunbook.cluster._specification import Specification, check_name
-from srunbook.formats import write_whole
 
 STOP_AT = "SRUNBOOK_CLUSTER_STOP_AT"
 """Environment variable that names a phase at whose end `up` kills itself: for the tests of interruption."""
@@ -32,11 +32,10 @@ class State:
         boot: Identity of the boot of the machine on which it was started; process ids mean nothing on another.
         phase: How far `up` came; `ready` when it ended.
         supervisor: Process id and start time of the process on whose life all others depend, once it is known.
-        members: Process id of the first process of each machine, as the host counts.
+        machines: Process id of the first process of each machine, as the host counts.
         groups: Folders of cgroups.
         root: The root it runs on, as in its manifest.
         plugins: Slurm's plugins that shape behaviour.
-        project: The checkout that is mounted in the nodes.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
         binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
@@ -46,26 +45,25 @@ class State:
     boot: str = field(default_factory=lambda: boot_identity())
     phase: str = "recorded"
     supervisor: tuple[int, int] | None = None
-    members: dict[str, int] = field(default_factory=dict)
+    machines: dict[str, int] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     root: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
-    project: str = ""
     faults: list[dict[str, str]] = field(default_factory=list)
     binds: list[list[str]] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
-        """Folder of the cluster."""
+        """Return the folder of the cluster."""
         return folder_of(self.specification.name)
 
     def save(self) -> None:
-        """Writes the record, whole or not at all."""
+        """Write the record, whole or not at all."""
         data = {**asdict(self), "specification": self.specification.to_json()}
         write_whole(self.folder / "state.json", json.dumps(data, indent=2) + "\n")
 
     def enter(self, phase: str) -> None:
-        """Records that a phase has ended, and dies there where a test asks for it."""
+        """Record that a phase has ended, and die there where a test asks for it."""
         self.phase = phase
         self.save()
         if os.environ.get(STOP_AT) == phase:
@@ -73,30 +71,33 @@ class State:
 
     @property
     def alive(self) -> bool:
-        """Whether the process on which all others depend is alive."""
+        """Tell whether the process on which all others depend is alive."""
         if self.supervisor is None or self.boot != boot_identity():
             return False
         return start_time(self.supervisor[0]) == self.supervisor[1]
 
 
 def folder_of(name: str) -> Path:
-    """Folder of a cluster."""
+    """Return the folder of a cluster."""
     return cache_folder() / "clusters" / check_name(name)
 
 
 def read_state(name: str) -> State | None:
-    """Reads the record of a cluster, or returns None where there is none."""
+    """Read the record of a cluster, or return None without one.
+
+    Fields of another version of srunbook are passed over, so that its clusters can still be taken down.
+    """
     path = folder_of(name) / "state.json"
     if not path.exists():
         return None
     data = json.loads(path.read_text(encoding="utf-8"))
     data["specification"] = Specification.from_json(data["specification"])
     data["supervisor"] = tuple(data["supervisor"]) if data["supervisor"] else None
-    return State(**data)
+    return State(**{item.name: data[item.name] for item in fields(State) if item.name in data})
 
 
 def running_state(name: str) -> State:
-    """Reads the record of a cluster that is up.
+    """Read the record of a cluster that is up.
 
     Raises:
         ClusterError: It is not up.
@@ -108,14 +109,14 @@ def running_state(name: str) -> State:
 
 
 def names() -> list[str]:
-    """Names of all clusters with a record."""
+    """Return the names of all clusters with a record."""
     folder = cache_folder() / "clusters"
     return sorted(path.parent.name for path in folder.glob("*/state.json"))
 
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Holds off other `up`, `down` and `fault` commands for the same cluster, without waiting.
+    """Hold off other `up`, `down` and `fault` commands for the same cluster, without waiting.
 
     Raises:
         ClusterError: Another one is at work.
@@ -133,12 +134,12 @@ def locked(name: str) -> Iterator[None]:
 
 
 def boot_identity() -> str:
-    """Identity of this boot of the machine."""
+    """Return the identity of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def start_time(process: int) -> int | None:
-    """When a process was started, in ticks since boot, or None where it is gone or a zombie."""
+    """Return when a process was started, in ticks since boot, or None where it is gone or a zombie."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -148,7 +149,7 @@ def start_time(process: int) -> int | None:
 
 
 def children(process: int) -> list[int]:
-    """Process ids of the children of a process, none where it is gone."""
+    """Return the process ids of the children of a process, none where it is gone."""
     try:
         text = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):

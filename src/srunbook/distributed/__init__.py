@@ -1,21 +1,21 @@
-"""JAX on all processes of a Slurm step, or of this machine, with one call before the first use of JAX.
+"""Start JAX on all processes of a Slurm step, or of this machine, with one call before the first use of JAX.
 
     >>> from srunbook.distributed import find_place
     >>> place = find_place(coordinator_address="node1:5000", num_processes=4, process_id=1)
     >>> place.process_id, place.num_processes, place.host
     (1, 4, 'node1')
 
-- `initialize_distributed` finds the other processes, starts JAX, and says what there is.
-- `DistributedInfo` is what it says. As a context manager it ends all processes together.
-- `DistributedError` is raised for every wrong use, and names what mends it.
-- `connections` counts how many connections a process of so many CPU devices has; `most_devices` says how many fit,
-  where `OTHER_FILES` are kept for all else.
-- `find_place` is the part that only reads the environment, for tests and for the curious.
+- `initialize_distributed` finds the other processes, starts JAX, and returns a `DistributedInfo`.
+- `DistributedInfo` describes this process and all of them. As a context manager it ends all processes together.
+- `DistributedError` is raised for every wrong use; its message names the fix.
+- `connections` counts the connections of a process with so many CPU devices; `most_devices` returns how many devices
+  fit into a limit on open files, of which `OTHER_FILES` are kept for everything else.
+- `find_place` only reads the environment, for tests and for the curious.
 """
 
 from __future__ import annotations
 
-from srunbook.distributed._devices import OTHER_FILES, connections, most_devices
+from srunbook._connections import OTHER_FILES, connections, most_devices
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._info import DistributedInfo
 from srunbook.distributed._place import Place, find_place

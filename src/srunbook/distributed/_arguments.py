@@ -1,4 +1,4 @@
-"""What a caller may pass, and what is said to everything else."""
+"""Check what a caller passes, and reject everything else with an example of what works."""
 
 from __future__ import annotations
 
@@ -14,14 +14,22 @@ LONGEST_TIMEOUT = 86400
 
 
 def whole(name: str, value: Any, allowed: str, example: str) -> int:
-    """A whole number, also one of numpy; what it may be is for the caller to check."""
+    """Return a whole number, of Python or NumPy, as an `int`; the caller checks its range.
+
+    Raises:
+        DistributedError: The value is not a whole number; the message is made of `allowed` and `example`.
+    """
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise DistributedError(f"{name}={value!r}: {allowed}, as in {example}")
     return int(value)
 
 
 def checked_timeout(value: Any) -> float:
-    """Seconds to wait."""
+    """Return a timeout in seconds.
+
+    Raises:
+        DistributedError: It is not a number, not positive, or longer than a day.
+    """
     real = isinstance(value, Real) and not isinstance(value, bool)
     if not real or not 0 < value <= LONGEST_TIMEOUT:
         raise DistributedError(
@@ -32,7 +40,11 @@ def checked_timeout(value: Any) -> float:
 
 
 def checked_cpu_devices(value: Any) -> int | None:
-    """How many CPU devices to make, or None."""
+    """Return the number of CPU devices to make, or None.
+
+    Raises:
+        DistributedError: It is not a whole number from 1.
+    """
     if value is None:
         return None
     allowed, example = "a process has a whole number of CPU devices, 1 or more", "cpu_devices=4"
@@ -43,7 +55,11 @@ def checked_cpu_devices(value: Any) -> int | None:
 
 
 def checked_address(value: Any) -> str | None:
-    """The coordinator's address, or None."""
+    """Return the coordinator's address, or None.
+
+    Raises:
+        DistributedError: It is not text. What the text says is checked by `find_place`.
+    """
     if value is not None and not isinstance(value, str):
         raise DistributedError(
             f"coordinator_address={value!r}: it is the name of a host, with a port or without, as in "
@@ -53,7 +69,11 @@ def checked_address(value: Any) -> str | None:
 
 
 def checked_process(process_id: Any, num_processes: Any) -> tuple[int, int]:
-    """Number of this process and of all, given as arguments."""
+    """Return the rank of this process and the number of all, given as arguments.
+
+    Raises:
+        DistributedError: One of them is missing, not a whole number, or the rank lies outside the world.
+    """
     example = "initialize_distributed(coordinator_address='node1:54321', num_processes=4, process_id=0)"
     if num_processes is not None:
         num_processes = whole("num_processes", num_processes, "it is a whole number, 1 or more", example)
@@ -73,7 +93,11 @@ def checked_process(process_id: Any, num_processes: Any) -> tuple[int, int]:
 
 
 def checked_port(value: Any, where: str) -> int:
-    """A port, as text or number."""
+    """Return a port, given as text or number.
+
+    Raises:
+        DistributedError: It is not a whole number from 1024 to 65535.
+    """
     text = value if isinstance(value, str) else str(whole(where, value, PORTS_ALLOWED, "port=54321"))
     if not re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) or not 1024 <= int(text) <= 65535:
         raise DistributedError(
@@ -87,7 +111,11 @@ PORTS_ALLOWED = "a port is a whole number, 1024 to 65535"
 
 
 def checked_device_ids(value: Any) -> tuple[int, ...]:
-    """Numbers of GPUs, given as argument."""
+    """Return the numbers of GPUs that were given as an argument.
+
+    Raises:
+        DistributedError: They are not a list of different whole numbers from 0.
+    """
     allowed, example = "it is a list of different numbers from 0", "local_device_ids=[0, 1]"
     ids: tuple[int, ...] = ()
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

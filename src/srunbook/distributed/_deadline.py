@@ -1,4 +1,4 @@
-"""One end for all that a call waits for."""
+"""Share one deadline among everything that a call waits for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The deadline so many seconds from now.
+        """Make the deadline that lies so many seconds from now.
 
         >>> 0 < Deadline.after(60).left <= 60
         True
@@ -34,23 +34,23 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until then; negative when it is past."""
+        """Seconds until then; negative once it has passed."""
         return self.at - time.monotonic()
 
 
 def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
-    """Makes a call that may hang where no signal and no exception reaches it.
+    """Make a call that may hang where no signal and no exception reaches it.
 
     Args:
         deadline: How long to wait for it.
-        call: What to call. It goes on in its thread when time is up.
+        call: The function. When time is up, it keeps running in its thread.
 
     Returns:
-        What it returned.
+        What the call returned.
 
     Raises:
-        TimeoutError: It was not through in time.
-        BaseException: What it raised.
+        TimeoutError: It did not return in time.
+        BaseException: Whatever the call raised.
     """
     results: list[T] = []
     errors: list[BaseException] = []

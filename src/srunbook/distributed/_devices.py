@@ -1,4 +1,4 @@
-"""Which devices of this machine a process takes, and how many connections they need."""
+"""Choose the devices that a process takes, and count the connections that they need."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import resource
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from srunbook._connections import OTHER_FILES, connections, most_devices
 from srunbook.distributed._arguments import checked_device_ids
 from srunbook.distributed._errors import DistributedError
 from srunbook.slurm import StepEnvironment
 
 FORCED_DEVICES = "--xla_force_host_platform_device_count="
 
-OTHER_FILES = 100
-"""Files that a process may open besides its connections: libraries, data, checkpoints, sockets of the start."""
-
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel0")
 """Where one of these exists, JAX may use other devices than CPUs."""
 
 
 def on_cpus(environ: Mapping[str, str]) -> bool:
-    """Whether JAX is told to use CPUs.
+    """Return whether JAX is told to use CPUs.
 
     >>> on_cpus({"JAX_PLATFORMS": "cpu"}), on_cpus({"JAX_PLATFORMS": "cuda,cpu"}), on_cpus({})
     (True, False, False)
@@ -32,7 +30,10 @@ def on_cpus(environ: Mapping[str, str]) -> bool:
 
 
 def cpu_devices(environ: Mapping[str, str], step: StepEnvironment | None, argument: int | None) -> int | None:
-    """Argument, else JAX_NUM_CPU_DEVICES, else XLA_FLAGS (JAX reads both itself), else the CPUs of the task."""
+    """Return the number of CPU devices to give to JAX, or None where JAX reads it from the environment itself.
+
+    The order is: argument, JAX_NUM_CPU_DEVICES, XLA_FLAGS (JAX reads both), the CPUs of the task, those of the process.
+    """
     if argument is not None:
         return argument
     if environ.get("JAX_NUM_CPU_DEVICES") or FORCED_DEVICES in environ.get("XLA_FLAGS", ""):
@@ -49,7 +50,11 @@ def cpu_devices(environ: Mapping[str, str], step: StepEnvironment | None, argume
 def gpu_ids(
     environ: Mapping[str, str], step: StepEnvironment | None, argument: Sequence[int] | None
 ) -> tuple[int, ...] | None:
-    """Numbers of this task's GPUs among those that it sees; None where all it sees are its own, and on CPUs."""
+    """Return the numbers of this task's GPUs among those that it sees; None on CPUs, and where it sees only its own.
+
+    Raises:
+        DistributedError: A number is out of range, or the GPUs of the node cannot be shared evenly by its tasks.
+    """
     ids, where = None, "local_device_ids"
     if argument is not None:
         ids = checked_device_ids(argument)
@@ -85,12 +90,12 @@ def gpu_ids(
 
 
 def allow_connections(processes: int, devices: int | None, platforms: str) -> None:
-    """Lets this process open as many files as it may, and refuses what these are too few for.
+    """Raise the limit on open files as far as allowed, and reject devices that need more connections than that.
 
     On CPUs each device is connected to each other device of all processes, and a connection is an open file.
 
     Args:
-        processes: Number of processes, all with as many devices.
+        processes: Number of processes, all with the same number of devices.
         devices: Number of CPU devices of each, or None where it is not known.
         platforms: What JAX is told to use, as in JAX_PLATFORMS.
 
@@ -123,36 +128,8 @@ def allow_connections(processes: int, devices: int | None, platforms: str) -> No
     )
 
 
-def connections(processes: int, devices: int) -> int:
-    """Connections of a process whose devices are CPUs; each is an open file.
-
-    Each device is connected to all others, and, for what `multihost_utils` sends between processes, once more to those
-    of the same number in other processes. In a single process no device has a connection.
-
-    Args:
-        processes: Number of processes.
-        devices: Number of devices of each.
-
-    >>> connections(2, 32), connections(4, 16)  # 2052 and 1064 were counted, with those of the coordinator
-    (2048, 1056)
-    """
-    if processes == 1:
-        return 0
-    return devices * (processes * devices - 1) + devices * (processes - 1)
-
-
-def most_devices(processes: int, share: int, files: int) -> int | None:
-    """The most devices for each process that divide its share of CPUs evenly and need at most so many connections.
-
-    >>> most_devices(4, 16, 924), most_devices(4, 15, 924), most_devices(1000, 2, 924)
-    (8, 5, None)
-    """
-    fitting = (n for n in range(share, 0, -1) if share % n == 0 and connections(processes, n) <= files)
-    return next(fitting, None)
-
-
 def forced_devices(flags: str) -> int | None:
-    """The number of CPU devices that XLA_FLAGS asks for.
+    """Return the number of CPU devices that XLA_FLAGS asks for, or None.
 
     >>> forced_devices("--xla_a=1 --xla_force_host_platform_device_count=8"), forced_devices("")
     (8, None)

@@ -1,7 +1,7 @@
-"""How the start of JAX on several processes fails."""
+"""The error of this room."""
 
 from __future__ import annotations
 
 
 class DistributedError(RuntimeError):
-    """JAX was not started on all processes; the message names the variable and the line that mends it."""
+    """JAX could not be started on all processes; the message names the variable and the line that fixes it."""

@@ -1,4 +1,4 @@
-"""What `initialize_distributed` says."""
+"""What `initialize_distributed` returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DistributedInfo:
         global_device_count: Number of JAX devices of all processes.
         local_devices: The JAX devices of this process.
         coordinator_address: Where process 0 was met, as `host:port`, or None for a single process.
-        source: What said so: `slurm` (a step that srun started), `arguments`, or `single`.
+        source: Where this comes from: `slurm` (a step that srun started), `arguments`, or `single`.
     """
 
     process_id: int
@@ -45,7 +45,7 @@ class DistributedInfo:
         return self.process_id == 0
 
     def shutdown(self) -> None:
-        """Waits for all processes and shuts the connection between them down. A second call does nothing."""
+        """Wait for all processes, then close the connections between them. A second call does nothing."""
         self._shutdown()
 
     def __enter__(self) -> DistributedInfo:
@@ -61,7 +61,7 @@ class DistributedInfo:
 
 
 def exit_status(error: BaseException) -> int:
-    """Exit status with which an exception ends all processes; 0 where each may end by itself.
+    """Return the exit status with which an exception ends all processes; 0 where each may end by itself.
 
     `SystemExit` without a status, and with 75 (stopped, run me again), is what all processes do together.
 

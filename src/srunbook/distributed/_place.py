@@ -1,4 +1,4 @@
-"""Which process of how many this is, from arguments and the environment. Standard library only, no side effects."""
+"""Find this process's rank and world from arguments and the environment. Standard library only, no side effects."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Place:
         num_processes: How many there are.
         host: Name or address of process 0, or None for a single process.
         port: The coordinator's port, or None for a single process.
-        source: What said so: `slurm`, `arguments` or `single`.
+        source: Where this comes from: `slurm`, `arguments` or `single`.
         cpu_devices: How many CPU devices JAX is told to make, or None where JAX reads that itself.
         local_device_ids: Numbers of this process's GPUs among those that it sees, or None for all.
         node: Name of its node.
-        nodes: The node of each process, or nothing where it is not known.
-        key: What the processes of one program have in common, and others have not.
+        nodes: The node of each process, or empty where it is not known.
+        key: Text that the processes of one program share, and those of other programs do not have.
     """
 
     process_id: int
@@ -70,17 +70,17 @@ def find_place(
     local_device_ids: Sequence[int] | None = None,
     cpu_devices: int | None = None,
 ) -> Place:
-    """Finds out which process of how many this is, without starting anything.
+    """Find the rank of this process and the number of all, without starting anything.
 
-    Arguments go before the environment.
+    Arguments take precedence over the environment.
 
     Args:
-        environ: The environment; that of this process where none is given.
+        environ: The environment; by default that of this process.
         coordinator_address: Host of process 0, with or without `:port`.
         num_processes: Number of processes; comes with `process_id`.
         process_id: Number of this process, from 0.
-        port: The coordinator's port. For a single process it counts for nothing.
-        local_device_ids: Numbers of this process's GPUs. On CPUs they count for nothing.
+        port: The coordinator's port, 1024 to 65535. A single process ignores it.
+        local_device_ids: Numbers of this process's GPUs, from 0. Ignored on CPUs.
         cpu_devices: Number of CPU devices of this process.
 
     Raises:
@@ -130,9 +130,7 @@ def find_place(
 
 
 def derived_port(job_id: int, step_id: int) -> int:
-    """The coordinator's port where nobody names one.
-
-    For the first step of a job it is the one that JAX itself derives.
+    """Derive the coordinator's port from the ids of job and step, as JAX does for the first step of a job.
 
     >>> derived_port(17, 0), derived_port(17, 1), derived_port(18, 0)
     (61457, 62478, 61458)
@@ -141,7 +139,7 @@ def derived_port(job_id: int, step_id: int) -> int:
 
 
 def _step(environ: Mapping[str, str], found: list[str]) -> StepEnvironment:
-    """The step that srun has put this process into."""
+    """Read the step in which srun started this process."""
     if not (environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")):
         raise DistributedError(
             f"{', '.join(found)} set, but SLURM_JOB_ID is not: half of a Slurm environment has reached this process. "
@@ -162,7 +160,7 @@ def _step(environ: Mapping[str, str], found: list[str]) -> StepEnvironment:
 
 
 def _refuse_components(environ: Mapping[str, str]) -> None:
-    """Refuses a step that spans components of a heterogeneous job; a step within one component is like any other."""
+    """Reject a step that spans components of a heterogeneous job; a step within one component is like any other."""
     size = environ.get("SLURM_HET_SIZE") or "1"
     if not re.fullmatch(r"[0-9]{1,4}", size, re.ASCII):
         raise DistributedError(
@@ -188,7 +186,7 @@ def _refuse_components(environ: Mapping[str, str]) -> None:
 def _coordinator(
     environ: Mapping[str, str], step: StepEnvironment | None, address: str | None, port: int | None
 ) -> tuple[str, int]:
-    """Host and port of process 0. A port in the address counts, and then the argument, and then the environment."""
+    """Return host and port of process 0; the port of the address, else the argument, else the environment."""
     named, where = address, "coordinator_address"
     for name in ("SLURM_COORDINATOR_ADDRESS", "JAX_COORDINATOR_ADDRESS"):
         if named is None and environ.get(name):
@@ -217,7 +215,7 @@ def _coordinator(
 
 
 def _split(text: str, where: str) -> tuple[str, int | None]:
-    """Host and port of an address."""
+    """Split an address into host and port; the port is None where the address has none."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+))(?::(\w*))?", text)
     if not match:
         raise DistributedError(

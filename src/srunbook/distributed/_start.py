@@ -1,4 +1,4 @@
-"""The one call that starts JAX on all processes."""
+"""Start JAX on all processes with one call."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from srunbook.distributed._deadline import Deadline, call_within
 from srunbook.distributed._devices import allow_connections, forced_devices
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._info import DistributedInfo
-from srunbook.distributed._meeting import Watch, meet, release_when_listening
+from srunbook.distributed._monitor import Monitor
 from srunbook.distributed._place import Place, find_place
+from srunbook.distributed._rendezvous import meet, release_when_listening
 
 DEFAULT_TIMEOUT = 120.0
 """Seconds that the processes wait for each other."""
@@ -29,7 +30,7 @@ JAX_SECONDS = 60
 
 @dataclass
 class _State:
-    """What this interpreter has done so far."""
+    """The state of this interpreter, which starts JAX once."""
 
     info: DistributedInfo | None = None
     arguments: dict[str, Any] | None = None
@@ -49,19 +50,19 @@ def initialize_distributed(
     cpu_devices: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> DistributedInfo:
-    """Starts JAX on all processes; call it before the first use of JAX.
+    """Start JAX on all processes; call it before the first use of JAX.
 
-    Inside a step that srun has started it needs no argument. Without Slurm and without arguments it makes a single
-    process, so that the same program runs on a laptop. A second call returns the same object.
+    Inside a step that srun has started it needs no argument. Without Slurm and without arguments it starts a single
+    process, so the same program runs on a laptop. A second call returns the same object.
 
     The coordinator is the node of process 0: `coordinator_address`, else SLURM_COORDINATOR_ADDRESS, else
     JAX_COORDINATOR_ADDRESS, else the first of the step's hosts. Its port is the one in that address, else `port`,
     else JAX_COORDINATOR_PORT, else one that follows from the ids of job and step.
 
-    A process has so many CPU devices: `cpu_devices`, else JAX_NUM_CPU_DEVICES, else what XLA_FLAGS says, else the CPUs
-    of the task. Its GPUs are those that it sees, or its even share where the tasks of a node see each other's.
+    The number of CPU devices is `cpu_devices`, else JAX_NUM_CPU_DEVICES, else that in XLA_FLAGS, else the CPUs of the
+    task. The GPUs of a process are those that it sees, or its even share where the tasks of a node see each other's.
 
-    `timeout` bounds the whole call, on every process: all of them get the error when the first one's time is up.
+    `timeout` bounds the whole call on every process: all of them raise the error when the first one's time is up.
 
     When a process dies or raises an exception, the others end at once, with a line on standard error that names it.
 
@@ -69,15 +70,18 @@ def initialize_distributed(
         coordinator_address: Host of process 0, with or without `:port`.
         num_processes: Number of processes; comes with `process_id`.
         process_id: Number of this process, from 0.
-        port: The coordinator's port, 1024 to 65535. For a single process it counts for nothing.
-        local_device_ids: Numbers of this process's GPUs, else JAX_LOCAL_DEVICE_IDS. On CPUs they count for nothing.
+        port: The coordinator's port, 1024 to 65535. A single process ignores it.
+        local_device_ids: Numbers of this process's GPUs, else JAX_LOCAL_DEVICE_IDS. Ignored on CPUs.
         cpu_devices: Number of CPU devices of this process.
         timeout: Seconds that the call may take until all processes have started.
 
+    Returns:
+        What this process knows of itself and of the others, with ranks, devices and the coordinator's address.
+
     Raises:
         DistributedError: An argument is wrong, JAX was used before, the environment is that of half a step or of a
-            heterogeneous one, or not all processes have come in time. The message names the variable and the line
-            that mends it.
+            heterogeneous one, or not all processes came in time. The message names the variable and the line that
+            fixes it.
     """
     arguments = {name: value for name, value in locals().items() if value is not None and name != "timeout"}
     if _STATE.info is not None:
@@ -94,9 +98,9 @@ def initialize_distributed(
     _check_untouched(jax)
     if place.cpu_devices is not None:
         jax.config.update("jax_num_cpu_devices", place.cpu_devices)  # type: ignore[no-untyped-call]
-    watch = None
+    monitor = None
     if place.num_processes > 1:
-        watch = _start(jax, place, deadline)
+        monitor = _start(jax, place, deadline)
     elif place.local_device_ids:
         ids = ",".join(map(str, place.local_device_ids))
         for name in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
@@ -109,20 +113,20 @@ def initialize_distributed(
         local_devices=tuple(jax.local_devices()),
         coordinator_address=place.coordinator_address,
         source=place.source,
-        _shutdown=lambda: _leave(jax, watch),
-        _fail=lambda error, status: _fail(watch, error, status),
+        _shutdown=lambda: _leave(jax, monitor),
+        _fail=lambda error, status: _fail(monitor, error, status),
     )
     _STATE.info, _STATE.arguments = info, arguments
     return info
 
 
 def _platforms(jax: Any) -> str:
-    """What JAX is told to use, by JAX_PLATFORMS or by the program."""
+    """Return the platforms that JAX is told to use, by JAX_PLATFORMS or by the program."""
     return jax.config.jax_platforms or ""
 
 
 def _check_untouched(jax: Any) -> None:
-    """Refuses a JAX that has fixed its devices already."""
+    """Reject a JAX that has fixed its devices already."""
     if jax.distributed.is_initialized():
         raise DistributedError(
             "jax.distributed.initialize() was called before; initialize_distributed() does that itself: remove the "
@@ -138,19 +142,19 @@ def _check_untouched(jax: Any) -> None:
         )
 
 
-def _start(jax: Any, place: Place, deadline: Deadline) -> Watch:
-    """Meets the others, starts JAX with them, and watches over them from then on."""
-    told = jax.config.jax_num_cpu_devices
-    devices = told if told > 0 else forced_devices(os.environ.get("XLA_FLAGS", ""))
+def _start(jax: Any, place: Place, deadline: Deadline) -> Monitor:
+    """Meet the other processes, start JAX with them, and monitor them from then on."""
+    configured = jax.config.jax_num_cpu_devices
+    devices = configured if configured > 0 else forced_devices(os.environ.get("XLA_FLAGS", ""))
     allow_connections(place.num_processes, devices, _platforms(jax))
-    lines = meet(place, deadline)
-    release_when_listening(place, lines, deadline)
-    watch = Watch(place, lines)
+    connections = meet(place, deadline)
+    release_when_listening(place, connections, deadline)
+    monitor = Monitor(place, connections)
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
-        watch.fail(_one_line(error))
+        monitor.fail(_one_line(error))
 
     sys.excepthook = hook
     address = place.coordinator_address or ""
@@ -181,31 +185,31 @@ def _start(jax: Any, place: Place, deadline: Deadline) -> Watch:
             f"{who} JAX has not found the devices of all: {error}. Is a node or a GPU stuck? Leave it out: "
             "srun --exclude=node1 python train.py"
         ) from error
-    atexit.register(_leave, jax, watch)
-    return watch
+    atexit.register(_leave, jax, monitor)
+    return monitor
 
 
 def _one_line(error: BaseException) -> str:
     return " ".join(traceback.format_exception_only(error)[-1].split())
 
 
-def _leave(jax: Any, watch: Watch | None) -> None:
-    """Waits for all processes, then lets them go."""
-    if watch is None or _STATE.ended or os.getpid() != watch.pid:
+def _leave(jax: Any, monitor: Monitor | None) -> None:
+    """Wait for all processes, then let them go."""
+    if monitor is None or _STATE.ended or os.getpid() != monitor.pid:
         return
     _STATE.ended = True
     jax.distributed.shutdown()
-    watch.leave()
+    monitor.leave()
 
 
-def _fail(watch: Watch | None, error: BaseException, status: int) -> None:
-    """Ends all processes for an exception that is on its way out of a `with` block."""
-    if watch is None:
+def _fail(monitor: Monitor | None, error: BaseException, status: int) -> None:
+    """End all processes for an exception that is on its way out of a `with` block."""
+    if monitor is None:
         return
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):
             print(error.code, file=sys.stderr)
-        watch.fail(f"it left with status {status}", status)
+        monitor.fail(f"it left with status {status}", status)
     else:
         sys.excepthook(type(error), error, error.__traceback__)
-        watch.fail(_one_line(error), status)
+        monitor.fail(_one_line(error), status)

@@ -1,4 +1,4 @@
-"""The local simulation: several processes with the environment that srun gives, on this machine.
+"""Run several processes on this machine, each with the environment that srun gives to a task.
 
     >>> from srunbook import simulate
     >>> result = simulate.run(["sh", "-c", "echo node $SLURM_NODEID"], nodes=2, ntasks_per_node=1)
@@ -6,7 +6,7 @@
     [0] node 0
     [1] node 1
 
-It is not a scheduler: there is no queue, no allocation and no limit on what a process uses.
+The simulation is not a scheduler: it has no queue and no allocations, and does not limit what a process uses.
 """
 
 from __future__ import annotations

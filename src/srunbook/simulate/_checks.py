@@ -1,4 +1,4 @@
-"""Checks before the start: what would hang or abort later is found here, and said."""
+"""Check before the start what would hang or abort later."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_TASKS = 64
 """More tasks than this are refused: the simulation is for a handful of processes on one machine."""
 
 MAX_GPUS = 64
-"""More GPUs of a node than this are refused: no node has them, and all their numbers stand in the environment."""
+"""More GPUs of a node than this are refused: no node has them, and the environment lists all their numbers."""
 
 LOOKUP_SECONDS = 3.0
 """How long this machine's own name may take to resolve."""
 
 
 def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[int, ...], bool]:
-    """Checks the number of nodes and tasks.
+    """Check the number of nodes and tasks.
 
     Returns:
         The number of tasks on each node, and whether one plain number was given.
@@ -61,7 +61,7 @@ def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[in
 
 
 def in_range(name: str, value: float | None, *, least: float, most: float | None = None, example: str) -> None:
-    """Refuses a number below `least` or above `most`, and one that is no number.
+    """Reject a number below `least` or above `most`, and NaN; None passes.
 
     Raises:
         SimulationError: It is out of range.
@@ -72,10 +72,10 @@ def in_range(name: str, value: float | None, *, least: float, most: float | None
 
 
 def current_directory() -> Path:
-    """Finds where the tasks start.
+    """Return the directory in which the tasks start.
 
     Raises:
-        SimulationError: Somebody has removed it.
+        SimulationError: It was removed, or cannot be read.
     """
     try:
         return Path.cwd()
@@ -86,13 +86,13 @@ def current_directory() -> Path:
 
 
 def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> str:
-    """Finds the program of a command.
+    """Find the program of a command.
 
     Returns:
-        Its path.
+        Its absolute path, or the path as given where it contains a slash.
 
     Raises:
-        SimulationError: There is none, or it is not executable.
+        SimulationError: The command is empty, or its program does not exist or is not executable.
     """
     if not argv:
         raise SimulationError("no command was given; it follows two dashes, as in: -- python train.py")
@@ -127,15 +127,15 @@ def _can_bind(kind: socket.SocketKind, address: str, port: int) -> bool:
 
 
 def node_addresses(count: int) -> tuple[tuple[str, ...], list[str]]:
-    """Finds an address of this machine for each node.
+    """Find an address of this machine for each node.
 
     Linux has all of 127.0.0.0/8; macOS has only 127.0.0.1 until others are added by hand, and all nodes share it.
 
     Returns:
-        The addresses, and what to say about them.
+        The addresses, and the notices to print about them.
 
     Raises:
-        SimulationError: This machine has not even 127.0.0.1.
+        SimulationError: This machine does not even have 127.0.0.1.
     """
     addresses = tuple(f"127.0.0.{number}" for number in range(1, count + 1))
     if not _can_bind(socket.SOCK_STREAM, addresses[0], 0):
@@ -148,7 +148,7 @@ def node_addresses(count: int) -> tuple[tuple[str, ...], list[str]]:
 
 
 def derived_ports(job_id: int) -> tuple[int, int]:
-    """Ports that programs derive from a job id: JAX's and Lightning's.
+    """Return the ports that programs derive from a job id: JAX's and Lightning's.
 
     >>> derived_ports(1234567)
     (63111, 19567)
@@ -157,18 +157,18 @@ def derived_ports(job_id: int) -> tuple[int, int]:
 
 
 def _random() -> int:
-    """A number that no seed of the caller repeats."""
+    """Return a random number that does not depend on the caller's seed."""
     return int.from_bytes(os.urandom(8))
 
 
 @contextmanager
 def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
-    """Finds a job id whose derived ports are free, and keeps it from other simulations meanwhile.
+    """Find a job id whose derived ports are free, and keep it from other simulations until the block ends.
 
     A UDP socket on each port is the lock: the frameworks use TCP, and the system frees it whatever happens to us.
 
     Raises:
-        SimulationError: No id with free ports was found.
+        SimulationError: A thousand random ids had no free ports.
     """
     for _ in range(1000):
         job_id = 100_000 + _random() % 9_900_000
@@ -188,7 +188,7 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
 
 @functools.cache
 def host_name_problem() -> str | None:
-    """Says what is wrong with this machine's own name, which gloo looks up in torch and in JAX."""
+    """Return what is wrong with this machine's own name, which gloo looks up in torch and in JAX, or None."""
     name = socket.gethostname()
     answers: list[list[str] | OSError] = []
 
@@ -217,7 +217,7 @@ def host_name_problem() -> str | None:
 
 
 def spare_from_proxy(environ: dict[str, str], nodes: Sequence[str]) -> str | None:
-    """Keeps a proxy from standing between the nodes: JAX's start hangs when lower-case http_proxy is set.
+    """Keep a proxy out of the traffic between the nodes: JAX's start hangs when lower-case http_proxy is set.
 
     The proxy itself stays, since programs may need it for downloads; the nodes are added to no_proxy.
 
@@ -226,7 +226,7 @@ def spare_from_proxy(environ: dict[str, str], nodes: Sequence[str]) -> str | Non
         nodes: Names of the nodes.
 
     Returns:
-        What to say about it, or None where no proxy is set.
+        The notice to print about it, or None where no proxy is set.
     """
     proxies = [name for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy") if environ.get(name)]
     if not proxies:

@@ -26,7 +26,7 @@ TIME_LIMIT = 3600
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked for, and where it runs.
+    """A simulated job: what was asked for, and where it runs.
 
     Args:
         job_id: The job's id.
@@ -61,7 +61,7 @@ class Job:
         return [tasks * (self.cpus_per_task or 1) for tasks in self.tasks_per_node]
 
     def tasks(self) -> list[Task]:
-        """The tasks in the order of their ranks: node after node, as `srun` places them by default."""
+        """Return the tasks in the order of their ranks: node after node, as `srun` places them by default."""
         tasks: list[Task] = []
         for node_id, count in enumerate(self.tasks_per_node):
             tasks += [Task(self, len(tasks) + local_rank, local_rank, node_id) for local_rank in range(count)]
@@ -148,7 +148,7 @@ def _tres_per_task(task: Task) -> str | None:
 
 
 def _user(_: Task) -> str:
-    """The user's name; in a container a user may have none, and the number stands for it."""
+    """Return the user's name, or the number where the user has no name, as in a container."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -238,7 +238,7 @@ DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*\s*")
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the tasks inherit: the surrounding environment without any other job, launcher or device count.
+    """Return what the tasks inherit: the surrounding environment without any other job, launcher or device count.
 
     >>> base_environment({"HOME": "/home/ada", "SLURM_PROCID": "3", "XLA_FLAGS": "--xla_a=1 --xla_b=2"})
     {'HOME': '/home/ada', 'XLA_FLAGS': '--xla_a=1 --xla_b=2'}
@@ -252,7 +252,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def step_environment(task: Task) -> dict[str, str]:
-    """What srun sets for one task, in the chosen generation of Slurm."""
+    """Return what srun sets for one task, in the chosen generation of Slurm, as in `VARIABLES`."""
     generation = task.job.generation
     values = {
         name: variable.value(task)
@@ -263,5 +263,5 @@ def step_environment(task: Task) -> dict[str, str]:
 
 
 def cpu_devices(task: Task) -> int:
-    """Number of CPU devices that JAX shows in a task: the node's GPUs divided by its tasks, 1 without GPUs."""
+    """Return the number of CPU devices of a JAX task: the node's GPUs divided by its tasks, 1 without GPUs."""
     return max(1, task.job.gpus_per_node // task.job.tasks_per_node[task.node_id])

@@ -1,4 +1,4 @@
-"""What can be wrong before anything is started."""
+"""The error of this room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of the tasks: cut into lines, labelled, kept, and written to files."""
+"""Cut the output of the tasks into lines; label, keep and write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srunbook.simulate._errors import SimulationError
 
 
 class Lines:
-    r"""Cuts a stream of bytes into lines of text.
+    r"""Cut a stream of bytes into lines of text.
 
     >>> lines = Lines()
     >>> lines.feed(b"one\ntw"), lines.feed(b"o\n"), lines.feed(b"\xc3\xa4"), lines.rest()
@@ -23,7 +23,7 @@ class Lines:
         self._pending: list[bytes] = []
 
     def feed(self, data: bytes) -> list[str]:
-        """Takes bytes and returns the lines that they complete."""
+        """Take bytes and return the lines that they complete."""
         *complete, rest = data.split(b"\n")
         if complete:
             complete[0] = b"".join([*self._pending, complete[0]])
@@ -33,13 +33,13 @@ class Lines:
         return [line.decode(errors="replace") for line in complete]
 
     def rest(self) -> list[str]:
-        """Returns the last line, if it was not completed."""
+        """Return the last line, if it was not completed."""
         pending, self._pending = self._pending, []
         return [b"".join(pending).decode(errors="replace")] if pending else []
 
 
 class Collector:
-    """Takes what one task prints: keeps its lines, echoes them, and writes them to its file.
+    """Keep, echo and write to a file what one task prints.
 
     Args:
         rank: The task's rank.
@@ -57,7 +57,11 @@ class Collector:
         self._file: IO[bytes] | None = (directory / f"rank-{rank}.log").open("wb", buffering=0) if directory else None
 
     def take(self, stream: str, data: bytes) -> None:
-        """Takes bytes from one of the task's streams; no bytes mean that the stream has ended."""
+        """Take bytes from the stream `stdout` or `stderr` of the task; no bytes mean that the stream has ended.
+
+        Raises:
+            OSError: The file or the echo cannot be written.
+        """
         if data and self._file:
             self._file.write(data)
         cutter = self._cutters[stream]
@@ -67,19 +71,19 @@ class Collector:
             write(sys.stdout if stream == "stdout" else sys.stderr, (self._prefix + line for line in lines))
 
     def finish(self) -> None:
-        """Ends both streams: a last line without its newline is taken too."""
+        """End both streams, and take a last line without its newline."""
         for stream in self._cutters:
             self.take(stream, b"")
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         if self._file:
             self._file.close()
             self._file = None
 
 
 def write(target: IO[str] | None, lines: Iterable[str]) -> None:
-    """Writes lines at once, with a replacement for what the target cannot encode. A closed stream is None."""
+    """Write lines at once, with a replacement for what the target cannot encode. A closed stream is None."""
     if target is None:
         return
     text = "".join(f"{line}\n" for line in lines)
@@ -91,7 +95,7 @@ def write(target: IO[str] | None, lines: Iterable[str]) -> None:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Makes the directory of the log files, and removes the logs of an earlier simulation from it.
+    """Make the directory of the log files, and remove the logs of an earlier simulation from it.
 
     Raises:
         SimulationError: It is a file, or cannot be written.

@@ -1,4 +1,4 @@
-"""Starts the supervisor, reads what the tasks print, and makes sure that nothing is left."""
+"""Start the supervisor, read what the tasks print, and make sure that nothing is left."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ending:
     left: list[int] = field(default_factory=list)
 
     def take(self, line: str) -> None:
-        """Takes one event of the supervisor."""
+        """Take one event of the supervisor: a line of JSON."""
         event = json.loads(line)
         kind = event.pop("event")
         if kind == "ended":
@@ -56,16 +56,16 @@ class Ending:
 def run_tasks(
     order: Mapping[str, Any], environs: Sequence[Mapping[str, str]], collectors: Sequence[Collector], mark: str
 ) -> Ending:
-    """Runs all tasks under a supervisor until the last one has ended or been killed.
+    """Run all tasks under a supervisor until the last one has ended or been killed.
 
     Args:
-        order: What the supervisor is told for all tasks.
-        environs: What is set for each task.
-        collectors: What takes the output of each task.
+        order: The supervisor's order for all tasks; see `Supervisor`.
+        environs: The variables to set for each task.
+        collectors: The collector of each task's output.
         mark: The value of `MARKER` in their environment.
 
     Returns:
-        How they ended.
+        How the tasks ended.
     """
     open_standard_streams()
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -101,7 +101,7 @@ def run_tasks(
 
 
 def open_standard_streams() -> None:
-    """Opens descriptors 0 to 2 where they are closed, lest a pipe take their place."""
+    """Open descriptors 0 to 2 where they are closed, lest a pipe take their place."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -109,7 +109,7 @@ def open_standard_streams() -> None:
 
 @contextlib.contextmanager
 def _ended(supervisor: subprocess.Popen[bytes], control: IO[bytes], mark: str) -> Iterator[None]:
-    """Ends the supervisor and all tasks on the way out, however it is left."""
+    """End the supervisor and all tasks when the block ends, for whatever reason."""
     try:
         yield
     finally:
@@ -125,7 +125,7 @@ def _ended(supervisor: subprocess.Popen[bytes], control: IO[bytes], mark: str) -
 
 
 def _read_all(events: int, selector: selectors.BaseSelector) -> Ending:
-    """Reads events and output until the supervisor has ended, and then what is left in the pipes."""
+    """Read events and output until the supervisor has ended, and then what is left in the pipes."""
     ending = Ending()
     os.set_blocking(events, False)
     selector.register(events, selectors.EVENT_READ)
@@ -152,7 +152,7 @@ def _read_all(events: int, selector: selectors.BaseSelector) -> Ending:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """Reads what is there; no bytes at the end of the stream, None where nothing has come."""
+    """Read what has arrived; return no bytes at the end of the stream, None when nothing has arrived."""
     try:
         return os.read(descriptor, CHUNK)
     except BlockingIOError:
@@ -160,7 +160,7 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def marked(mark: str) -> list[int]:
-    """Finds the processes that carry the mark of a simulation (Linux only; empty elsewhere)."""
+    """Find the processes that carry the mark of a simulation (Linux only; empty elsewhere)."""
     entry = f"{MARKER}={mark}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
@@ -171,7 +171,7 @@ def marked(mark: str) -> list[int]:
 
 
 def kill_marked(mark: str) -> None:
-    """Kills what the supervisor could not, because it was killed itself."""
+    """Kill what the supervisor could not, because it was killed itself."""
     for _ in range(100):
         left = marked(mark)
         for pid in left:
@@ -183,10 +183,10 @@ def kill_marked(mark: str) -> None:
 
 @contextlib.contextmanager
 def inherit_orphans() -> Iterator[None]:
-    """Lets what a killed supervisor leaves behind fall to this process, and kills it on the way out (Linux only).
+    """Inherit what a killed supervisor leaves behind, and kill it when the block ends (Linux only).
 
-    It takes every child for one of the simulation, so it is for a process that runs one and does nothing else. A
-    process that has children already, since a shell started them before it became this program, is left as it is.
+    Every child counts as one of the simulation, so use it only in a process that runs a simulation and nothing else. A
+    process that already has children, started by a shell before it became this program, is left as it is.
     """
     if not LINUX or _has_children():
         yield

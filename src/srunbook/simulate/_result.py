@@ -1,4 +1,4 @@
-"""What came out of a simulation."""
+"""The result of a simulation: how each task ended and what it printed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Result:
     """How all tasks ended.
 
     Args:
-        returncode: Exit status of the whole: see `exit_status`.
+        returncode: Exit status of the simulation, as `exit_status` makes it.
         ranks: The tasks in the order of their ranks.
         first_failure: The task that failed first by itself, or None.
         timed_out: Whether time was up.
@@ -120,10 +120,10 @@ LAST_LINES = 20
 
 
 def exit_status(ranks: tuple[RankResult, ...], *, timed_out: bool) -> int:
-    """Exit status of the whole, as srun makes it from the tasks that ended by themselves.
+    """Return the exit status of the simulation, made as srun makes it from the tasks that ended by themselves.
 
-    The highest signal counts as 128 and its number, and goes before any exit status; without a signal it is the
-    highest exit status. After a timeout it is 124. Tasks that the simulation killed do not count.
+    A task ended by signal N counts as 128+N, and takes precedence over any exit status; otherwise the highest exit
+    status is returned. After a timeout it is 124. Tasks that the simulation killed do not count.
     """
     if timed_out:
         return TIMED_OUT

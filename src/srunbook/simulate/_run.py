@@ -1,4 +1,4 @@
-"""The simulation as one function."""
+"""Run a simulation with one function."""
 
 from __future__ import annotations
 
@@ -40,29 +40,32 @@ def run(
     kill_on_bad_exit: bool = True,
     keep_lines: int | None = None,
 ) -> Result:
-    """Runs a command as several processes, each with the environment that srun gives to a task.
+    """Run a command as several processes, each with the environment that srun gives to a task.
 
     Args:
         argv: The command and its arguments.
         nodes: Number of nodes; by default as many as the layout has, else 1.
         ntasks_per_node: Tasks on each node: a number, or a layout such as `4(x2),3`.
-        cpus_per_task: CPUs of each task; SLURM_CPUS_PER_TASK is set only where a number is given, as by srun.
+        cpus_per_task: CPUs of each task, in the environment only. Like srun, set SLURM_CPUS_PER_TASK only where a
+            number is given.
         gpus_per_node: GPUs of each node, 64 at most, in the environment only. JAX shows each task one CPU device for
             each GPU that it would have.
         timeout: Seconds after which all tasks are killed, or None.
         output_dir: Where the whole output of each task is written, as `rank-N.log`.
         slurm: Generation of Slurm whose environment is imitated: 22.05, 24.11 or 26.05.
-        env: Variables to set in all tasks besides; they win over everything else.
+        env: Further variables to set in all tasks; they take precedence over everything else.
         label: Whether lines of output begin with `[rank]`.
         echo: Whether output is also written to this process's streams as it comes.
         kill_on_bad_exit: Whether all tasks are killed when one fails.
-        keep_lines: How many of the last lines of each task are kept in the result; all where None.
+        keep_lines: How many of the last lines of each task the result keeps; None for all.
 
     Returns:
-        How the tasks ended and what they printed. A task that fails is a result, no exception.
+        How the tasks ended and what they printed. A task that fails is a result, not an exception.
 
     Raises:
-        SimulationError: What was asked for cannot be started.
+        SimulationError: The simulation cannot be started as asked; nothing was run.
+        OSError: A log file or the echo could not be written; all tasks were killed.
+        RuntimeError: The supervisor was killed; so were the tasks, as far as they were found.
     """
     tasks_per_node, uniform = checks.task_layout(nodes, ntasks_per_node)
     checks.in_range("the number of CPUs per task", cpus_per_task, least=1, example="--cpus-per-task 2")

@@ -1,7 +1,7 @@
-"""The process between the simulation and its tasks. Run as a script; standard library only, single-threaded.
+"""Supervise the tasks of a simulation. Run as a script; standard library only, single-threaded.
 
-It reads one line of JSON from standard input, starts the tasks, and writes one line of JSON to standard output for
-each event. It has one duty: when it ends, nothing that the tasks started is left. It kills everything
+This process reads one line of JSON from standard input, starts the tasks, and writes one line of JSON to standard
+output for each event. It has one duty: when it ends, nothing that the tasks started is left. It kills everything
 
 - when all tasks have ended, one has failed, or time is up;
 - when standard input closes or its parent is gone: the simulation was interrupted or killed;
@@ -35,13 +35,17 @@ STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets an attribute of this process (Linux only)."""
+    """Set an attribute of this process (Linux only).
+
+    Raises:
+        OSError: The kernel refused.
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 def parents() -> dict[int, int]:
-    """Maps each process to its parent."""
+    """Map the id of each process to that of its parent."""
     table = {}
     if LINUX:
         for name in os.listdir("/proc"):  # noqa: PTH208  # pathlib would double the start-up time
@@ -58,7 +62,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Finds all processes below one, parents before their children."""
+    """Find all processes below one, parents before their children."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
@@ -69,23 +73,23 @@ def descendants(root: int) -> list[int]:
 
 
 def send(pids: list[int], number: int) -> None:
-    """Sends a signal to processes, as far as they are there and ours."""
+    """Send a signal to processes, as far as they exist and are ours."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def kill_group(leader: int) -> None:
-    """Kills a process group, if it still has members."""
+    """Kill a process group, if it still has members."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 class Supervisor:
-    """Starts the tasks, watches them, and leaves nothing behind.
+    """Start the tasks, watch them, and leave nothing behind.
 
     Args:
-        order: The order as it came: `program`, `argv`, `directory`, `environ`, `tasks` (each with `environ`, `stdout`
+        order: What to run: `program`, `argv`, `directory`, `environ`, `tasks` (each with `environ`, `stdout`
             and `stderr`), `timeout`, `kill_on_bad_exit`.
     """
 
@@ -102,12 +106,12 @@ class Supervisor:
             signal.signal(number, lambda *_: None)
 
     def tell(self, **event: object) -> None:
-        """Writes one event, past any buffer, which would complain at the end when nobody is left to read it."""
+        """Write one event, past any buffer, which would complain at the end when nobody is left to read it."""
         with contextlib.suppress(OSError):
             os.write(1, json.dumps(event).encode() + b"\n")
 
     def start(self, rank: int, task: dict[str, Any]) -> None:
-        """Starts one task in a session of its own."""
+        """Start one task in a session of its own."""
         supervisor = os.getpid()
         pid = os.fork()
         if pid:
@@ -135,7 +139,7 @@ class Supervisor:
             os._exit(EXEC_FAILED)
 
     def reap(self, *, killed: bool) -> bool:
-        """Collects what has ended.
+        """Collect what has ended.
 
         Args:
             killed: Whether this process has begun to kill.
@@ -161,7 +165,7 @@ class Supervisor:
                 failed = failed or status != 0
 
     def watch(self) -> None:
-        """Waits until there is a reason to stop."""
+        """Wait until there is a reason to stop."""
         timeout = self.order["timeout"]
         while self.running:
             remaining = POLL_SECONDS
@@ -180,10 +184,10 @@ class Supervisor:
                 return
 
     def kill(self) -> list[int]:
-        """Kills all that is below this process.
+        """Kill everything below this process.
 
         Returns:
-            What could not be killed.
+            The ids of the processes that could not be killed.
         """
         deadline = time.monotonic() + KILL_SECONDS
         if not LINUX:  # a child born between the look and the kill would be lost: stop all of them first
@@ -202,7 +206,7 @@ class Supervisor:
                 os.read(self.wakeup, 4096)
 
     def run(self) -> None:
-        """Runs the tasks to their end, whatever it is."""
+        """Run the tasks to their end, and kill what they leave."""
         left: list[int] = []
         try:
             for rank, task in enumerate(self.order["tasks"]):
@@ -214,7 +218,7 @@ class Supervisor:
 
 
 def main() -> None:
-    """Reads the order and carries it out."""
+    """Read the order and carry it out."""
     if LINUX:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     line = bytearray()

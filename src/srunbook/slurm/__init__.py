@@ -1,4 +1,4 @@
-"""Reads what Slurm says: the environment of a step, host lists, task layouts, rows of sacct. Standard library only.
+"""Read what Slurm says: the environment of a step, host lists, task layouts, rows of sacct. Standard library only.
 
 >>> from srunbook import slurm
 >>> slurm.expand_hostlist("rack[0-1]n[01-02]-ib")
@@ -9,7 +9,14 @@
 
 from __future__ import annotations
 
-from srunbook.slurm._accounting import SACCT_FIELDS, SacctRow, parse_sacct, split_attempts
+from srunbook.slurm._accounting import (
+    SACCT_FIELDS,
+    SacctRow,
+    parse_sacct,
+    parse_sacct_columns,
+    sacct_command,
+    split_attempts,
+)
 from srunbook.slurm._errors import NotInStepError, SlurmParseError
 from srunbook.slurm._hostlist import compress_hostlist, expand_hostlist
 from srunbook.slurm._layout import compress_tasks, expand_tasks, parse_gpus
@@ -27,5 +34,7 @@ __all__ = [
     "expand_tasks",
     "parse_gpus",
     "parse_sacct",
+    "parse_sacct_columns",
+    "sacct_command",
     "split_attempts",
 ]

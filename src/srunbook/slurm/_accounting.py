@@ -14,6 +14,7 @@ SACCT_FIELDS = ("JobID", "JobName", "State", "ExitCode", "NNodes", "NTasks", "El
 """Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobName,...`."""
 
 REQUIRED = ("JobID", "State", "ExitCode")
+ROW_START = re.compile(r"[0-9][0-9_+]*(\.[\w+]+)?\|", re.ASCII)
 EXAMPLE = "17.0|python|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
 NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 
@@ -48,22 +49,89 @@ class SacctRow:
 
     @property
     def identity(self) -> str:
-        """The number as Slurm writes it, such as `17.batch`."""
+        """Return the number as Slurm writes it, such as `17.batch`."""
         return f"{self.job_id}.{self.step}" if self.step else self.job_id
 
     @property
     def ended(self) -> bool:
-        """Whether the row is of something that is over and does not begin again."""
+        """Tell whether the row is of something that is over and does not begin again."""
         return self.state not in NOT_ENDED
 
     @property
     def hosts(self) -> list[str]:
-        """Names of its nodes."""
+        """Return the names of its nodes."""
         return expand_hostlist(self.node_list)
 
 
+def sacct_command(job: str, columns: Sequence[str] = SACCT_FIELDS, *, duplicates: bool = False) -> list[str]:
+    """Return the command whose output `parse_sacct` and `parse_sacct_columns` read.
+
+    Args:
+        job: Number of the job.
+        columns: Names of the columns.
+        duplicates: Whether to show all attempts of a job that was requeued, and not the last one alone.
+
+    >>> " ".join(sacct_command("17", ["JobID", "State"], duplicates=True))
+    'sacct --parsable2 --duplicates --jobs=17 --format=JobID,State'
+    """
+    more = ["--duplicates"] if duplicates else []
+    return ["sacct", "--parsable2", *more, f"--jobs={job}", f"--format={','.join(columns)}"]
+
+
+def parse_sacct_columns(text: str) -> list[dict[str, str]]:
+    r"""Read the output of `sacct --parsable2`, with its header line, into the text of each column.
+
+    Of all columns only JobName may hold a `|` or a line break; what a row has too much belongs to it.
+
+    Args:
+        text: The output, with any columns in any order.
+
+    Returns:
+        A dictionary of column name to text for each row, in the order of the output. Empty where sacct knows no such
+        job, or said nothing.
+
+    Raises:
+        SlurmParseError: A line has too few columns, or too many without a JobName among them.
+
+    >>> parse_sacct_columns("JobID|JobName|State\n17|a|b|FAILED\n")
+    [{'JobID': '17', 'JobName': 'a|b', 'State': 'FAILED'}]
+    """
+    lines = text.split("\n")  # and not splitlines: a name may hold other separators
+    names = lines[0].rstrip("|").split("|")
+    return [_columns(names, line) for line in _whole_rows(names, lines[1:])]
+
+
+def _whole_rows(names: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Put rows together that a line break in a job's name has torn: what follows one does not begin as a row does."""
+    rows: list[str] = []
+    for line in lines:
+        torn = rows and "JobName" in names and rows[-1].count("|") < len(names) - 1
+        if torn and not ROW_START.match(line):
+            rows[-1] += f"\n{line}"
+        elif line:
+            rows.append(line)
+    return [row.rstrip("\n") for row in rows]
+
+
+def _columns(names: Sequence[str], line: str) -> dict[str, str]:
+    values = line.split("|")
+    if len(values) == len(names) + 1 and values[-1] == "":
+        values.pop()  # `--parsable` ends each line with one more
+    surplus = len(values) - len(names)
+    if surplus > 0 and "JobName" in names:
+        place = names.index("JobName")
+        values[place : place + surplus + 1] = ["|".join(values[place : place + surplus + 1])]
+    if len(values) != len(names):
+        raise _refusal(line, f"{len(values)} columns under a header of {len(names)}")
+    return dict(zip(names, values, strict=True))
+
+
+def _refusal(line: str, problem: str) -> SlurmParseError:
+    return SlurmParseError("row of sacct", line, 0, problem, EXAMPLE)
+
+
 def parse_sacct(text: str) -> list[SacctRow]:
-    r"""Reads the output of `sacct --parsable2`, with its header line.
+    r"""Read the output of `sacct --parsable2`, with its header line.
 
     Args:
         text: The output. The columns JobID, State and ExitCode have to be in it; their order does not matter.
@@ -78,40 +146,25 @@ def parse_sacct(text: str) -> list[SacctRow]:
     >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
     [('17', 'CANCELLED', 0, None), ('17.0', 'FAILED', 3, 2)]
     """
-    lines = text.split("\n")  # and not splitlines: a name may hold other separators
-    if not lines[0]:
+    header, _, rest = text.partition("\n")
+    if not header:
         return []
-    names = lines[0].rstrip("|").split("|")
+    names = header.rstrip("|").split("|")
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        raise SlurmParseError("header of sacct", lines[0], 0, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
-    return [_row(names, line) for line in lines[1:] if line]
+        raise SlurmParseError("header of sacct", header, 0, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
+    return [_row(line, _columns(names, line)) for line in _whole_rows(names, rest.split("\n"))]
 
 
-def _row(names: Sequence[str], line: str) -> SacctRow:
-    """Reads one line. Of its columns only the name may hold a `|`, so what is too much belongs to the name."""
-
-    def refuse(problem: str) -> SlurmParseError:
-        return SlurmParseError("row of sacct", line, 0, problem, EXAMPLE)
-
-    values = line.split("|")
-    if len(values) == len(names) + 1 and values[-1] == "":
-        values.pop()  # `--parsable` ends each line with one more
-    surplus = len(values) - len(names)
-    if surplus > 0 and "JobName" in names:
-        place = names.index("JobName")
-        values[place : place + surplus + 1] = ["|".join(values[place : place + surplus + 1])]
-    if len(values) != len(names):
-        raise refuse(f"{len(values)} columns under a header of {len(names)}")
-    row = dict(zip(names, values, strict=True))
+def _row(line: str, row: dict[str, str]) -> SacctRow:
     identity = re.fullmatch(r"([0-9]+(?:[_+][0-9]+)?)(?:\.([\w+]+))?", row["JobID"], re.ASCII)
     code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"] or "0:0")  # steps of a dead node have none
     if not identity:
-        raise refuse(f"{row['JobID']!r} is no job id")
+        raise _refusal(line, f"{row['JobID']!r} is no job id")
     if not code:
-        raise refuse(f"{row['ExitCode']!r} is no exit code")
+        raise _refusal(line, f"{row['ExitCode']!r} is no exit code")
     if not row["State"].strip():
-        raise refuse("no state")
+        raise _refusal(line, "no state")
     node_list = row.get("NodeList", "")
     return SacctRow(
         job_id=identity[1],
@@ -132,7 +185,7 @@ def _count(text: str) -> int | None:
 
 
 def split_attempts(rows: Sequence[SacctRow]) -> list[list[SacctRow]]:
-    r"""Splits the rows of one job into its attempts: a job that was requeued has several.
+    r"""Split the rows of one job into its attempts: a job that was requeued has several.
 
     Args:
         rows: Rows of one job in the order of `sacct --duplicates`.

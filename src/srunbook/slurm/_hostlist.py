@@ -21,7 +21,7 @@ RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]+))?")
 
 
 def expand_hostlist(text: str) -> list[str]:
-    """Names the hosts of a host list, in its order.
+    """Name the hosts of a host list, in its order.
 
     The leftmost bracket varies slowest, as in `scontrol show hostnames`.
 
@@ -51,7 +51,7 @@ def expand_hostlist(text: str) -> list[str]:
 
 
 def _items(text: str) -> list[tuple[int, int]]:
-    """Bounds of the comma-separated items; a comma inside brackets does not separate."""
+    """Return the bounds of the comma-separated items; a comma inside brackets does not separate."""
     space = re.search(r"\s", text)
     if space:
         raise SlurmParseError("host list", text, space.start(), "a space", EXAMPLE)
@@ -75,7 +75,7 @@ def _items(text: str) -> list[tuple[int, int]]:
 
 
 def _parts(text: str, start: int, end: int) -> list[Sequence[str]]:
-    """Splits one item into its parts, each with the texts it may stand for."""
+    """Split one item into its parts, each with the texts it may stand for."""
     parts: list[Sequence[str]] = []
     while start < end:
         opened = text.find("[", start, end)
@@ -92,7 +92,7 @@ def _parts(text: str, start: int, end: int) -> list[Sequence[str]]:
 
 
 def _numbers(text: str, start: int, end: int) -> list[str]:
-    """Lists the numbers between two brackets, padded as their range is."""
+    """List the numbers between two brackets, padded as their range is."""
     numbers: list[str] = []
     for piece in text[start:end].split(","):
         match = RANGE.fullmatch(piece)
@@ -121,7 +121,7 @@ class _Run:
     width: int
 
     def takes(self, digits: str) -> bool:
-        """Whether `digits` is what this run would write next."""
+        """Tell whether `digits` is what this run would write next."""
         return f"{self.last + 1:0{self.width}}" == digits
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class _Run:
 
 
 def compress_hostlist(names: Iterable[str]) -> str:
-    """Writes host names as `scontrol show hostlist` does: neighbours that differ in their last number share a bracket.
+    """Write host names as `scontrol show hostlist` does: neighbours that differ in their last number share a bracket.
 
     The order is kept, so the first host, where rank 0 lives, stays first.
 
@@ -164,7 +164,7 @@ def compress_hostlist(names: Iterable[str]) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Splits a name before the number it ends with."""
+    """Split a name before the number it ends with."""
     bad = re.search(r"[\[\],\s]", name)
     if bad or not name:
         problem = f"a {bad[0]!r}" if bad else "an empty name"

@@ -26,7 +26,7 @@ OTHER_NAMES = ("bandwidth", "craynetwork", "mic", "mps", "nic", "shard")
 
 
 def expand_tasks(text: str) -> list[int]:
-    """Lists the number of tasks (or CPUs) on each node.
+    """List the number of tasks (or CPUs) on each node.
 
     Args:
         text: A layout as in SLURM_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE.
@@ -57,7 +57,7 @@ def expand_tasks(text: str) -> list[int]:
 
 
 def compress_tasks(counts: Iterable[int]) -> str:
-    """Writes the number of tasks on each node as Slurm does.
+    """Write the number of tasks on each node as Slurm does.
 
     Args:
         counts: One number for each node.
@@ -81,7 +81,7 @@ def compress_tasks(counts: Iterable[int]) -> str:
 
 
 def parse_gpus(text: str) -> int:
-    """Counts the GPUs in a request: SLURM_GPUS_PER_NODE reads `4`, `a100:4` or `a100:2,h100:2`.
+    """Count the GPUs in a request: SLURM_GPUS_PER_NODE reads `4`, `a100:4` or `a100:2,h100:2`.
 
     Other resources in the same list, such as `shard:4`, are no GPUs and do not count.
 

@@ -46,22 +46,22 @@ class StepEnvironment:
 
     @property
     def node(self) -> str:
-        """Name of the task's node."""
+        """Return the name of the task's node."""
         return self.nodes[self.node_id]
 
     @property
     def local_world_size(self) -> int:
-        """Number of tasks on the task's node."""
+        """Return the number of tasks on the task's node."""
         return self.tasks_per_node[self.node_id]
 
     @property
     def coordinator(self) -> str:
-        """Name of the node of rank 0."""
+        """Return the name of the node of rank 0."""
         return self.nodes[0]
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> StepEnvironment:
-        """Reads the environment that srun gives to each task.
+        """Read the environment that srun gives to each task.
 
         Args:
             environ: The environment; that of this process where none is given.
@@ -133,7 +133,7 @@ def _gpus(environ: Mapping[str, str]) -> int:
 
 
 def _check_consistent(step: StepEnvironment) -> None:
-    """Refuses what cannot be one step, such as an allocation's task count with one process."""
+    """Refuse what cannot be one step, such as an allocation's task count with one process."""
 
     def refuse(problem: str) -> None:
         raise SlurmParseError(

@@ -1,4 +1,4 @@
-"""Stein variational gradient descent over all devices of all processes, and phase-type models to use it on.
+"""Stein variational gradient descent over all devices of all processes.
 
     >>> import jax, jax.numpy as jnp
     >>> from srunbook.svgd import SVGD
@@ -7,14 +7,14 @@
     >>> result.particles.shape, round(float(result.particles.mean()), 1)
     ((50, 1), 3.0)
 
-- `SVGD` moves particles until they stand for a distribution; `SVGDResult` is what it returns.
-- `kernel_stein_discrepancy` measures how well they stand for it.
-- `phase_type` has the distributions of times until absorption, such as the heights of genealogies.
+- `SVGD` moves particles until they represent a distribution, and returns an `SVGDResult`.
+- `kernel_stein_discrepancy` measures how well they represent it.
+
+`srunbook.phase_type` has models to use it on.
 """
 
 from __future__ import annotations
 
-from srunbook.svgd import phase_type
 from srunbook.svgd._ksd import kernel_stein_discrepancy
 from srunbook.svgd._result import (
     DimensionWarning,
@@ -37,5 +37,4 @@ __all__ = [
     "SVGDError",
     "SVGDResult",
     "kernel_stein_discrepancy",
-    "phase_type",
 ]

@@ -1,4 +1,4 @@
-"""Bandwidths: the median of the distances, of some pairs of particles or exactly.
+"""Compute bandwidths from the median distance, of some pairs of particles or of all.
 
 The rule of Liu and Wang (2016): h = median^2 / log n, so that the kernel summed over all particles is about 1.
 The diagonal, where each particle meets itself, is left out.
@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from srunbook.svgd._kernel import AXIS, TILE_CPU, Layout, blocks, gather, product, squared_norms
+from srunbook.svgd._kernel import TILE_CPU, blocks, gather, product, squared_norms
+from srunbook.svgd._layout import AXIS, Layout
 
 PAIRS = 8192
 """How many pairs stand for all: the median of their distances has a relative error of 0.5 % (root mean square)."""
@@ -26,7 +27,11 @@ MOST_EXACT = 1 << 16
 
 
 def some_pairs(key: Array, n: int) -> np.ndarray[Any, Any]:
-    """Pairs of different particles, drawn once for a run; all pairs where there are few.
+    """Draw pairs of different particles, once for a run; take all pairs where there are `PAIRS` or fewer.
+
+    Args:
+        key: The random key.
+        n: Number of particles.
 
     Returns:
         Their numbers, shape (pairs, 2).
@@ -40,7 +45,7 @@ def some_pairs(key: Array, n: int) -> np.ndarray[Any, Any]:
 
 
 def from_pairs(centred: Array, pairs: Array, layout: Layout, everyone: Array | None) -> Array:
-    """The rule with the median distance of some pairs.
+    """Compute the bandwidth from the median distance of some pairs.
 
     Args:
         centred: Particles without their mean, shape (rows, d).
@@ -48,6 +53,9 @@ def from_pairs(centred: Array, pairs: Array, layout: Layout, everyone: Array | N
         layout: How the particles lie.
         everyone: The centred particles of all devices; None where they travel around the ring. Then the particles of
             the pairs are shared, of which each device gives those that it has.
+
+    Returns:
+        The bandwidth h, a squared length.
     """
     if everyone is not None:
         points = everyone[pairs]
@@ -67,12 +75,15 @@ def from_pairs(centred: Array, pairs: Array, layout: Layout, everyone: Array | N
 
 
 def exact(centred: Array, layout: Layout, everyone: Array | None) -> Array:
-    """The rule with the median of all distances, without storing them: 31 times (float64: 63) they are counted.
+    """Compute the bandwidth from the median of all distances, which are counted 31 times (float64: 63), not stored.
 
     Args:
         centred: Particles without their mean, shape (rows, d).
         layout: How the particles lie.
         everyone: The centred particles of all devices; None where they have to be gathered here.
+
+    Returns:
+        The bandwidth h, a squared length.
     """
     if everyone is None:
         everyone = gather(centred)
@@ -112,7 +123,13 @@ def exact(centred: Array, layout: Layout, everyone: Array | None) -> Array:
 
 
 def rule(median: Array, centred: Array, layout: Layout) -> Array:
-    """median^2 / log n, which never becomes 0: particles may lie on each other."""
+    """Compute h = median^2 / log n (Liu and Wang 2016), which never becomes 0: particles may lie on each other.
+
+    Args:
+        median: The median distance.
+        centred: Particles of this device without the mean of all, shape (rows, d).
+        layout: How the particles lie.
+    """
     if layout.n == 1:
         return jnp.ones((), centred.dtype)
     mean_square = lax.psum(jnp.sum(squared_norms(centred)), AXIS) / layout.n
@@ -122,7 +139,7 @@ def rule(median: Array, centred: Array, layout: Layout) -> Array:
 
 
 def _median(count: Callable[[Array], Array], above: Callable[[Array], Array], total: int, dtype: Any) -> Array:
-    """Median of the square roots of values that are 0 or more, from how many are not larger than a bound.
+    """Find the median of the square roots of values of 0 or more, from how many are not larger than a bound.
 
     Floating-point numbers that are not negative are ordered as their bits are, so bisection ends after as many steps
     as there are bits.

@@ -1,4 +1,4 @@
-"""Which run a checkpoint is of: what is written down with it, and compared before a run goes on from it.
+"""Identify a run: what its checkpoints write down, and what is compared before a run goes on from them.
 
 Processors, GPUs and versions of JAX round in different ways, so digests of bits would tell apart what is the same.
 Numbers are compared up to a tolerance, and functions by what they give at a few places.
@@ -7,18 +7,17 @@ Numbers are compared up to a tolerance, and functions by what they give at a few
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from srunbook.svgd._layout import to_host
+from srunbook.svgd._program import Settings
 from srunbook.svgd._result import Floats
 from srunbook.svgd._target import Target
-
-if TYPE_CHECKING:
-    from srunbook.svgd._sampler import SVGD
 
 POINTS = 4
 """At so many of the initial particles the scores are compared."""
@@ -43,53 +42,60 @@ SAME_FUNCTION = 1e-3
 """By how much the values of a function may differ, as a share of the largest."""
 
 
-def identity(sampler: SVGD, start: Floats) -> dict[str, Any]:
-    """What makes a run the run that it is, in a form that JSON can hold; the devices and processes have no part in it.
+def identity(settings: Settings, data: Any, start: Floats) -> dict[str, Any]:
+    """Describe what makes a run the run that it is; devices and processes have no part in it.
 
     Args:
-        sampler: The settings.
+        settings: The settings.
+        data: The data of the target.
         start: The particles to start from, shape (n, d).
 
     Returns:
-        By name a word, which is compared exactly, and lists of numbers.
+        By name a `word`, which is compared exactly, and `numbers`, lists compared up to rounding; JSON can hold it.
     """
-    data = [leaf for leaf in jax.tree.leaves(sampler._data) if getattr(leaf, "is_fully_addressable", True)]
-    scores = [sampler._gathered(array) for array in _scores(sampler, start[:POINTS])]
+    rows = [leaf for leaf in jax.tree.leaves(data) if getattr(leaf, "is_fully_addressable", True)]
+    scores = [to_host(array, settings.mesh) for array in _scores(settings.target, data, start[:POINTS])]
     return {
-        "kernel": _entry(sampler.kernel),
-        "batch_size": _entry(str(sampler.target.batch_size)),
-        "bandwidth": _bandwidth(sampler, start),
+        "kernel": _entry(settings.kernel),
+        "batch_size": _entry(str(settings.target.batch_size)),
+        "bandwidth": _bandwidth(settings, start),
         "initial particles": _entry("", _sums(start)),
-        "data": _entry(str([np.shape(leaf) for leaf in data]), *map(_sums, data)),
+        "data": _entry(str([np.shape(leaf) for leaf in rows]), *map(_sums, rows)),
         "log_density": _entry("", scores[0]),
         "log_likelihood": _entry("", *scores[1:]),
-        "optimizer": _entry("", *_steps(sampler.optimizer, start[:POINTS])),
+        "optimizer": _entry("", *_updates(settings.optimizer, start[:POINTS])),
     }
 
 
-def densities(sampler: SVGD, start: Floats) -> Floats:
-    """Log densities of some initial particles, with the first rows of the data: what processes must agree in.
+def densities(settings: Settings, data: Any, start: Floats) -> Floats:
+    """Compute log densities of some initial particles, with the first rows of the data: processes must agree in them.
 
     Args:
-        sampler: The settings.
+        settings: The settings.
+        data: The data of the target.
         start: The particles to start from, shape (n, d).
 
     Returns:
         The log densities, shape (points,), with zeros where they are not numbers.
     """
-    target = sampler.target
-    rows = jax.tree.map(lambda array: array[: target.batch_size], sampler._data)
-    found: Floats = sampler._gathered(jax.jit(jax.vmap(target.value, (0, None)))(start[:POINTS], rows))
+    target = settings.target
+    rows = jax.tree.map(lambda array: array[: target.batch_size], data)
+    found: Floats = to_host(jax.jit(jax.vmap(target.value, (0, None)))(start[:POINTS], rows), settings.mesh)
     return np.nan_to_num(found)
 
 
 def agree(one: Floats, other: Floats) -> bool:
-    """Whether two processes have the same density, up to rounding."""
+    """Tell whether two processes have the same density, up to rounding."""
     return _close(one.tolist(), other.tolist(), SAME_FUNCTION)
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Names of what differs between two runs, without what may differ only because something else does."""
+    """Name what differs between two runs, without what may differ only because something else does.
+
+    Args:
+        saved: The identity of the run of a checkpoint.
+        now: That of this run.
+    """
 
     def same(name: str) -> bool:
         one, other = saved.get(name), now[name]
@@ -104,6 +110,7 @@ def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _close(one: list[float], other: list[float], share: float) -> bool:
+    """Tell whether all numbers differ by no more than a share of the largest."""
     if len(one) != len(other):
         return False
     largest = max(map(abs, (*one, *other)), default=0.0)
@@ -111,20 +118,22 @@ def _close(one: list[float], other: list[float], share: float) -> bool:
 
 
 def _entry(word: str, *numbers: Any) -> dict[str, Any]:
+    """Make an entry of the form that checkpoints hold."""
     return {"word": word, "numbers": [np.nan_to_num(np.asarray(row, float)).reshape(-1).tolist() for row in numbers]}
 
 
-def _bandwidth(sampler: SVGD, start: Floats) -> dict[str, Any]:
-    h = sampler.bandwidth
-    if isinstance(h, str) or sampler.kernel == "linear":
+def _bandwidth(settings: Settings, start: Floats) -> dict[str, Any]:
+    """Describe the bandwidth: its rule, or its value, which a function gives for the initial particles."""
+    h = settings.bandwidth
+    if isinstance(h, str) or settings.kernel == "linear":
         return _entry(str(h) if isinstance(h, str) else "")
     if callable(h):
-        return _entry("a function", sampler._gathered(jnp.asarray(jax.jit(h)(start))))
+        return _entry("a function", to_host(jnp.asarray(jax.jit(h)(start)), settings.mesh))
     return _entry("a number", h)
 
 
 def _sums(array: Any) -> tuple[float, float]:
-    """Sum of the absolute values, and a sum in which each element has a weight of its own, so that order counts."""
+    """Sum up the absolute values, and the elements with a weight of its own for each, so that order counts."""
     flat = np.asarray(array).reshape(-1)
     weights = np.cos(np.arange(min(len(flat), PIECE)))
     total = mixed = 0.0
@@ -135,10 +144,12 @@ def _sums(array: Any) -> tuple[float, float]:
     return total, mixed
 
 
-def _scores(sampler: SVGD, points: Floats) -> tuple[Array, ...]:
-    """Scores of the log density, and of the log likelihood of as many rows as a step takes, here the first."""
-    target = sampler.target
-    rows = jax.tree.map(lambda array: array[: target.batch_size], sampler._data)
+def _scores(target: Target, data: Any, points: Floats) -> tuple[Array, ...]:
+    """Compute scores at some points, shape (points, d): of the log density, and where there are data of the likelihood.
+
+    The likelihood is that of as many rows as a step takes, here the first.
+    """
+    rows = jax.tree.map(lambda array: array[: target.batch_size], data)
 
     @jax.jit
     def compute(x: Array, rows: Any) -> tuple[Array, ...]:
@@ -152,20 +163,20 @@ def _scores(sampler: SVGD, points: Floats) -> tuple[Array, ...]:
     return found
 
 
-def _steps(optimizer: Any, points: Floats) -> list[np.ndarray[Any, Any]]:
-    """What the optimizer makes of one gradient after numbers of steps, at which all that it counts is set to them."""
+def _updates(optimizer: Any, points: Floats) -> list[np.ndarray[Any, Any]]:
+    """Compute what the optimizer makes of one gradient after numbers of steps, to which all its counters are set."""
 
     def after(count: Array) -> Array:
-        memory = jax.tree.map(
-            lambda leaf: count.astype(jnp.result_type(leaf)) if _counts(leaf) else leaf,
+        opt_state = jax.tree.map(
+            lambda leaf: count.astype(jnp.result_type(leaf)) if _is_counter(leaf) else leaf,
             optimizer.init(jnp.asarray(points)),
         )
         gradient = jnp.cos(jnp.arange(points.size, dtype=points.dtype)).reshape(points.shape)
-        step: Array = optimizer.update(gradient, memory, jnp.asarray(points))[0]
-        return step
+        update: Array = optimizer.update(gradient, opt_state, jnp.asarray(points))[0]
+        return update
 
     return list(np.asarray(jax.jit(jax.vmap(after))(np.array(COUNTS, np.int32))))
 
 
-def _counts(leaf: Any) -> bool:
+def _is_counter(leaf: Any) -> bool:
     return jnp.shape(leaf) == () and bool(jnp.issubdtype(jnp.result_type(leaf), jnp.integer))

@@ -1,4 +1,4 @@
-"""The direction in which particles move, in tiles: no array has n x n x d elements, and none n x n.
+"""Compute the direction in which particles move, in tiles: no array has n x n x d elements, and none n x n.
 
 Particles x_i with scores s_i = grad log p(x_i) move along (Liu and Wang 2016, equation 8)
 
@@ -18,16 +18,13 @@ from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
 import warnings
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from srunbook.svgd._layout import AXIS, Layout
 from srunbook.svgd._result import Floats, PrecisionWarning
-
-AXIS = "particles"
-"""Name of the axis of the mesh."""
 
 TILE_CPU = 1 << 20
 """Elements of the kernel matrix that are computed at a time on a CPU: 4 MiB of float32 stay in its caches."""
@@ -45,46 +42,22 @@ MOST_ROUNDING = 0.01
 """From this share of the largest direction on, rounding is warned of."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How particles lie on devices.
-
-    Args:
-        n: Number of particles, without those that only fill up the last devices.
-        shards: Number of devices.
-        ring: Whether particles travel from device to device, in place of being gathered on each.
-        on_cpu: Whether the devices are CPUs.
-    """
-
-    n: int
-    shards: int
-    ring: bool
-    on_cpu: bool
-
-    @property
-    def rows(self) -> int:
-        """Particles of each device, with those that fill up."""
-        return -(-self.n // self.shards)
-
-    @property
-    def padded(self) -> int:
-        """Particles of all devices, with those that fill up."""
-        return self.rows * self.shards
-
-    def mask(self) -> Array:
-        """Which rows of this device are particles, shape (rows,)."""
-        return lax.axis_index(AXIS) * self.rows + jnp.arange(self.rows) < self.n
-
-
 def product(left: Array, right: Array) -> Array:
-    """Matrix product in the full precision of its type, also on GPUs."""
+    """Multiply matrices in the full precision of their type, also on GPUs."""
     return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
 
 
 def centre(x: Array, layout: Layout) -> Array:
-    """Particles without the mean of all of them, shape (rows, d); zero where a row only fills up.
+    """Subtract the mean of all particles.
 
     The distances that products give lose their digits where the particles are far from the origin.
+
+    Args:
+        x: Particles of this device, shape (rows, d).
+        layout: How the particles lie.
+
+    Returns:
+        The centred particles, shape (rows, d); zero where a row only fills up.
     """
     mask = layout.mask()[:, None]
     mean = lax.psum(jnp.sum(jnp.where(mask, x, 0), axis=0), AXIS) / layout.n
@@ -92,7 +65,7 @@ def centre(x: Array, layout: Layout) -> Array:
 
 
 def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout, everyone: Array | None) -> Array:
-    """The direction with the kernel exp(-|x - y|^2 / h).
+    """Compute the direction with the kernel exp(-|x - y|^2 / h) (Liu and Wang 2016, equation 8).
 
     Args:
         centred: Particles without their mean, shape (rows, d).
@@ -114,19 +87,30 @@ def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout, every
 
 
 def gather(rows: Array) -> Array:
-    """The rows of all devices, in their order."""
+    """Gather the rows of all devices, in their order: shape (rows, ...) becomes (padded, ...)."""
     everyone: Array = lax.all_gather(rows, AXIS, tiled=True)
     return everyone
 
 
 def _sources(centred: Array, scores: Array, h: Array, real: Array) -> Array:
-    """Of each particle (c, s - 2 c / h, 1), shape (rows, 2 d + 1): what sets its weights, and what they weigh."""
+    """Return (c, s - 2 c / h, 1) of each particle, shape (rows, 2 d + 1): what sets its weights, what they weigh."""
     pull = scores - (2 / h) * centred  # zero where a row only fills up
     return jnp.concatenate([centred, pull, real[:, None].astype(centred.dtype)], axis=1)
 
 
 def linear_direction(x: Array, scores: Array, layout: Layout) -> Array:
-    """The direction with the kernel x.y + 1: mean(s) + (1/n S'X) x_i + x_i, of which all devices sum one matrix."""
+    """Compute the direction with the kernel x.y + 1 (Liu and Wang 2018): mean(s) + (1/n S'X) x_i + x_i.
+
+    All devices sum one d x d matrix.
+
+    Args:
+        x: Particles of this device, shape (rows, d).
+        scores: Gradients of the log density, shape (rows, d); zero where a row only fills up.
+        layout: How the particles lie.
+
+    Returns:
+        The direction, shape (rows, d).
+    """
     x = jnp.where(layout.mask()[:, None], x, 0)
     outer, total = lax.psum((product(scores.T, x), jnp.sum(scores, axis=0)), AXIS)
     direction: Array = total / layout.n + product(x, outer.T) / layout.n + x
@@ -134,12 +118,12 @@ def linear_direction(x: Array, scores: Array, layout: Layout) -> Array:
 
 
 def squared_norms(x: Array) -> Array:
-    """Squared lengths of the rows, shape (rows, 1)."""
+    """Return the squared lengths of the rows, shape (rows, 1)."""
     return jnp.sum(x * x, axis=1, keepdims=True)
 
 
 def _around(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
-    """Sums over all sources, which travel once around the ring of devices."""
+    """Sum over all sources, which travel once around the ring of devices; arguments as for `_tiles`."""
     to_next = [(shard, (shard + 1) % layout.shards) for shard in range(layout.shards)]
 
     def visit(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
@@ -153,7 +137,7 @@ def _around(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
 
 
 def _tiles(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
-    """For each target the sum of the sources' last columns, weighted with the kernel.
+    """Sum for each target the sources' last columns, weighted with the kernel.
 
     Args:
         targets: (2 c / h, -|c|^2 / h, 1), shape (m, d + 2).
@@ -188,7 +172,7 @@ def _tiles(targets: Array, sources: Array, h: Array, layout: Layout) -> Array:
 
 
 def blocks(rows: Array, height: int) -> Array:
-    """Rows in blocks of one height, shape (blocks, height, columns); zeros fill up the last."""
+    """Cut rows into blocks of one height, shape (blocks, height, columns); zeros fill up the last."""
     count = -(-rows.shape[0] // height)
     height = -(-rows.shape[0] // count)
     padded = jnp.pad(rows, ((0, count * height - rows.shape[0]), (0, 0)))
@@ -196,14 +180,14 @@ def blocks(rows: Array, height: int) -> Array:
 
 
 def warn_of_rounding(particles: Floats, h: float, stacklevel: int) -> None:
-    """Warns where the kernel is so narrow against the spread of the particles that rounding changes directions.
+    """Warn where the kernel is so narrow against the spread of the particles that rounding changes directions.
 
-    The exponent -|c_j - c_i|^2 / h is a sum of terms up to |c|^2 / h, of which each rounds; so a direction may be off
-    by about eps |c|^2 / h of the largest direction.
+    The exponent -|c_j - c_i|^2 / h is a sum of terms up to |c|^2 / h, each of which rounds. A direction may be off by
+    about eps |c|^2 / h of the largest direction.
 
     Args:
         particles: All particles, shape (n, d).
-        h: The bandwidth.
+        h: The bandwidth, a squared length.
         stacklevel: Whose line is named, as in `warnings.warn`.
     """
     away = particles - particles.mean(axis=0, dtype=float)

@@ -1,4 +1,4 @@
-"""The kernel Stein discrepancy: how far particles are from a distribution whose scores are known."""
+"""Compute the kernel Stein discrepancy: how far particles are from a distribution whose scores are known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TILE = 1 << 20
 
 
 def kernel_stein_discrepancy(particles: Array, scores: Array, *, c: float = 1.0, beta: float = -0.5) -> Array:
-    """Kernel Stein discrepancy with the inverse multiquadric kernel ``(c^2 + |x - y|^2)^beta``, as a V-statistic.
+    """Compute the kernel Stein discrepancy with the kernel ``(c^2 + |x - y|^2)^beta``, as a V-statistic.
 
-    It is 0 for the distribution itself, and with this kernel it tends to 0 only where particles converge to it
-    (Gorham and Mackey 2017, theorem 8). The Gaussian kernel would be blind to what SVGD itself makes 0.
+    It is 0 for the distribution itself. With this inverse multiquadric kernel it tends to 0 only where particles
+    converge to it (Gorham and Mackey 2017, theorem 8). The Gaussian kernel would be blind to what SVGD itself makes 0.
 
     Args:
         particles: The particles, shape (n, d).
@@ -44,6 +44,7 @@ def kernel_stein_discrepancy(particles: Array, scores: Array, *, c: float = 1.0,
 
 @jax.jit
 def _ksd(x: Array, s: Array, c: float, beta: float) -> Array:
+    """Compute the discrepancy of centred particles x with scores s, both of shape (n, d)."""
     n, d = x.shape
     height = max(1, TILE // n)
     tiles = blocks(jnp.concatenate([x, s, jnp.ones((n, 1), x.dtype)], axis=1), height)

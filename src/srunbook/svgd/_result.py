@@ -1,4 +1,4 @@
-"""What SVGD returns, and how it fails."""
+"""The results of SVGD, its errors and its warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW = 1.5
 
 
 class SVGDError(RuntimeError):
-    """The particles cannot go on: scores that are not finite, or processes that do not start alike."""
+    """Scores or directions are not finite, or the processes were not given the same."""
 
 
 class DimensionWarning(UserWarning):
@@ -82,7 +82,7 @@ class SVGDResult:
         bandwidths: The bandwidth h of each step of this run, a squared length.
         phi_rms: Length of the direction at each step of this run, root mean square over the particles.
         seconds: How long this run took, with compilation, in seconds.
-        stopped: Whether a stop signal ended it before its time. It is saved, and the next run goes on from there.
+        stopped: Whether a stop signal ended it before its time. The state is saved where `checkpoint` was given.
         timings: Times of each process, where a timing log was asked for.
     """
 
@@ -97,9 +97,9 @@ class SVGDResult:
 
     @property
     def slow_processes(self) -> tuple[ProcessTiming, ...]:
-        """The processes whose scores take more than 1.5 times as long as those of the median process.
+        """Return the processes whose scores take more than 1.5 times as long as those of the median process.
 
-        Of an even number that is the faster of the two in the middle; so of two processes the slower is compared with
+        Of an even number that is the faster of the two in the middle: of two processes, the slower is compared with
         the other, and not with a mean to which it adds itself.
         """
         if len(self.timings) < 2:

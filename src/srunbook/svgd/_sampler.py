@@ -1,4 +1,4 @@
-"""SVGD: the settings, the step, and the loop over steps as one compiled program."""
+"""SVGD: the class that programs use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
-from jax import Array, lax
-from jax.sharding import AxisType, Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
+from jax import Array
+from jax.sharding import AxisType, Mesh
 
 from srunbook.checkpoint import StopSignal
-from srunbook.svgd import _bandwidth, _kernel
-from srunbook.svgd._kernel import AXIS, Layout
+from srunbook.svgd._kernel import warn_of_rounding
 from srunbook.svgd._ksd import kernel_stein_discrepancy
+from srunbook.svgd._layout import AXIS, holdings, spread, to_host
+from srunbook.svgd._program import Bandwidth, Settings, compile_steps, direction_over, pairs_for_median
 from srunbook.svgd._result import DimensionWarning, Direction, Floats, Holding, SVGDResult
+from srunbook.svgd._run import Request, Run
 from srunbook.svgd._target import Target
 
-Bandwidth = Literal["median", "exact_median"] | float | Callable[[Array], Array]
 Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 
 
@@ -88,12 +88,7 @@ class SVGD:
             optimizer = optax.adam(0.05)
         if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
             raise ValueError(f"optimizer={optimizer!r}: it is one of optax, as in optimizer=optax.adam(0.05)")
-        self.target = Target.checked(log_density, log_likelihood, data, batch_size)
-        self.dim = dim
-        self.optimizer = optimizer
-        self.bandwidth = bandwidth
-        self.kernel = kernel
-        self.exchange = exchange
+        target = Target.checked(log_density, log_likelihood, data, batch_size)
         if mesh is not None and not isinstance(mesh, Mesh):
             raise ValueError(
                 f"mesh={mesh!r}: it is a mesh, as in jax.make_mesh((4,), ('x',)); without it all devices are taken"
@@ -103,8 +98,16 @@ class SVGD:
             raise ValueError(
                 f"mesh has no device of process {jax.process_index()}; all processes take part, each with some device"
             )
-        self.mesh = Mesh(devices, (AXIS,), axis_types=(AxisType.Auto,))
-        self._data = data
+        line = Mesh(devices, (AXIS,), axis_types=(AxisType.Auto,))
+        self.dim = dim
+        self.data = data
+        self.settings = Settings(target, optimizer, bandwidth, kernel, exchange, line)
+        self._compiled = functools.lru_cache(maxsize=16)(functools.partial(compile_steps, self.settings))
+
+    @property
+    def mesh(self) -> Mesh:
+        """Return the devices, along one axis."""
+        return self.settings.mesh
 
     def run(
         self,
@@ -119,7 +122,7 @@ class SVGD:
         stop: StopSignal | None = None,
         timing_log: str | os.PathLike[str] | None = None,
     ) -> SVGDResult:
-        """Moves particles for a number of steps.
+        """Move particles for a number of steps (Liu and Wang 2016).
 
         Args:
             key: A random key, as `jax.random.key(0)`, the same on all processes.
@@ -139,21 +142,22 @@ class SVGD:
             timing_log: A file to which process 0 appends at every report how long each process takes for its scores:
                 a JSON object per line.
 
+        Returns:
+            The particles, the same on all processes, with the bandwidth and the length of the direction of each step.
+
         Raises:
             ValueError: An argument is not of the form that is needed.
             SVGDError: Scores are not finite, or the processes were not given the same.
             srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or has more steps, or cannot be read
                 or written.
         """
-        from srunbook.svgd._run import Run
-
         n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
         n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
         every = _whole("every", every, 1, "every=100")
         key = _one_key(key)
         start = self._start(key, n_particles, initial)
         n, d = start.shape
-        if self.kernel == "rbf" and d > 1 and 10 * d > n:
+        if self.settings.kernel == "rbf" and d > 1 and 10 * d > n:
             warnings.warn(
                 f"{n} particles in {d} dimensions: with fewer than 10 particles per dimension SVGD makes the variance "
                 f"too small (of a standard normal distribution 0.69 with n=100, d=5, and 0.20 with d=20); "
@@ -161,56 +165,66 @@ class SVGD:
                 DimensionWarning,
                 stacklevel=2,
             )
-        return Run(self, key, start, n_steps, every, checkpoint, stop, timing_log, progress=progress).go()
+        request = Request(key, start, n_steps, every, checkpoint, stop, timing_log, progress)
+        return Run(self.settings, self.data, self._compiled, request).go()
 
     def direction(self, particles: Any, key: Array | None = None) -> Direction:
-        """The direction in which particles would move now, with all data.
+        """Compute the direction in which particles would move now, with all data.
 
         Args:
             particles: The particles, shape (n, d).
             key: Chooses the pairs for the median, by default `jax.random.key(0)`.
+
+        Returns:
+            The direction, shape (n, d), and the bandwidth, a squared length.
+
+        Raises:
+            ValueError: The particles are not finite numbers of that shape.
         """
         x = _real(particles)
-        layout = self._layout(len(x))
-        pairs = self._pairs(jax.random.key(0) if key is None else key, layout.n)
-        whole = Target(self.target.log_density, self.target.log_likelihood, None, self.target.rows)
-        compute = jax.jit(self._direction(layout, whole))
-        phi, h, _ = compute(self._spread(x, layout), self._data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
-        bandwidth = float(self._gathered(h))
-        if self.kernel == "rbf":
-            _kernel.warn_of_rounding(x, bandwidth, stacklevel=3)
-        return Direction(self._gathered(phi)[: layout.n], bandwidth)
+        layout = self.settings.layout(len(x))
+        pairs = pairs_for_median(self.settings, jax.random.key(0) if key is None else key, layout.n)
+        compute = jax.jit(direction_over(self.settings, layout, self.settings.target.with_all_rows()))
+        placed = spread(x, layout, self.mesh)
+        phi, h, _ = compute(placed, self.data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
+        bandwidth = float(to_host(h, self.mesh))
+        if self.settings.kernel == "rbf":
+            warn_of_rounding(x, bandwidth, stacklevel=3)
+        return Direction(to_host(phi, self.mesh)[: layout.n], bandwidth)
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
-        """Which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
+        """List which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
 
         Args:
-            n_particles: Number of particles.
+            n_particles: Number of particles, 1 or more.
+
+        Raises:
+            ValueError: The number is not a whole number of 1 or more.
         """
-        layout = self._layout(_whole("n_particles", n_particles, 1, "n_particles=100"))
-        places = self._sharding(Spec(AXIS)).devices_indices_map((layout.padded,))
-        held: list[tuple[Any, slice]] = [(device, index[0]) for device, index in places.items()]
-        return tuple(
-            Holding(device.process_index, f"{device.platform}:{device.id}", range(*rows.indices(layout.n)))
-            for device, rows in held
-        )
+        layout = self.settings.layout(_whole("n_particles", n_particles, 1, "n_particles=100"))
+        return holdings(layout, self.mesh)
 
     def scores(self, particles: Any) -> Floats:
-        """Gradients of the log density at each particle, with all data, shape (n, d)."""
-        whole = Target(self.target.log_density, self.target.log_likelihood, None, self.target.rows)
-        return np.asarray(jax.jit(whole.scores)(jnp.asarray(_real(particles)), self._data))
+        """Compute the gradients of the log density at each particle, with all data.
+
+        Args:
+            particles: The particles, shape (n, d).
+
+        Returns:
+            The scores, shape (n, d), in units of 1 / those of the particles.
+
+        Raises:
+            ValueError: The particles are not finite numbers of that shape.
+        """
+        whole = self.settings.target.with_all_rows()
+        return np.asarray(jax.jit(whole.scores)(jnp.asarray(_real(particles)), self.data))
 
     def ksd(self, particles: Any) -> float:
-        """Kernel Stein discrepancy of particles, see `kernel_stein_discrepancy`."""
+        """Compute the kernel Stein discrepancy of particles, shape (n, d), as `kernel_stein_discrepancy` does."""
         return float(kernel_stein_discrepancy(jnp.asarray(particles), jnp.asarray(self.scores(particles))))
 
-    # What follows is for the loop.
-
-    def _layout(self, n: int) -> Layout:
-        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-        return Layout(n, self.mesh.devices.size, self.exchange == "ring", on_cpu)
-
     def _start(self, key: Array, n: int, initial: Initial) -> Floats:
+        """Make the particles to start from, shape (n, d)."""
         if initial is None:
             if self.dim is None:
                 raise ValueError(
@@ -223,102 +237,16 @@ class SVGD:
             raise ValueError(f"initial has the shape {x.shape}; needed is ({n}, {self.dim or 'd'})")
         return x
 
-    def _pairs(self, key: Array, n: int) -> np.ndarray[Any, Any]:
-        if self.kernel != "rbf" or self.bandwidth != "median":
-            return np.zeros((0, 2), np.int32)
-        return _bandwidth.some_pairs(jax.random.fold_in(key, 1), n)
-
-    def _spread(self, rows: Floats, layout: Layout) -> Array:
-        """Rows on the devices; copies of the first fill up, for which the density is as good as anywhere."""
-        filled = np.concatenate([rows, np.broadcast_to(rows[:1], (layout.padded - layout.n, *rows.shape[1:]))])
-        return jax.make_array_from_callback(filled.shape, self._sharding(Spec(AXIS)), lambda index: filled[index])
-
-    def _sharding(self, spec: Spec) -> NamedSharding:
-        return NamedSharding(self.mesh, spec)
-
-    def _gathered(self, array: Array) -> np.ndarray[Any, Any]:
-        """A whole array as each process gets it."""
-        if array.is_fully_addressable:
-            return np.asarray(array)
-        if not array.is_fully_replicated:
-            array = jax.jit(_same, out_shardings=self._sharding(Spec()))(array)
-        return np.asarray(array.addressable_data(0))
-
-    def _direction(self, layout: Layout, target: Target) -> Callable[..., tuple[Array, Array, Array]]:
-        """Direction (padded, d), bandwidth, and the number of particles whose score is not finite."""
-
-        def local(x: Array, data: Any, pairs: Array, key: Array, step: Array) -> tuple[Array, Array, Array]:
-            mask = layout.mask()[:, None]
-            scores = target.scores(x, target.batch(data, key, step))
-            wrong = jnp.sum(mask[:, 0] & ~jnp.all(jnp.isfinite(scores), axis=1))
-            scores = jnp.where(mask, scores, 0)
-            if self.kernel == "linear":
-                phi, h = _kernel.linear_direction(x, scores, layout), jnp.ones((), x.dtype)
-            else:
-                centred = _kernel.centre(x, layout)
-                everyone = None if layout.ring else _kernel.gather(centred)
-                h = self._h(x, centred, everyone, pairs, layout)
-                phi = _kernel.rbf_direction(centred, scores, h, layout, everyone)
-            return jnp.where(mask, phi, 0), h, lax.psum(wrong, AXIS)
-
-        return jax.shard_map(
-            local,
-            mesh=self.mesh,
-            in_specs=(Spec(AXIS), Spec(), Spec(), Spec(), Spec()),
-            out_specs=(Spec(AXIS), Spec(), Spec()),
-            check_vma=False,
-        )
-
-    def _h(self, x: Array, centred: Array, everyone: Array | None, pairs: Array, layout: Layout) -> Array:
-        if self.bandwidth == "median":
-            return _bandwidth.from_pairs(centred, pairs, layout, everyone)
-        if self.bandwidth == "exact_median":
-            if layout.n > _bandwidth.MOST_EXACT:
-                raise ValueError(
-                    f"bandwidth='exact_median' counts the pairs of {_bandwidth.MOST_EXACT} particles at most, found "
-                    f"{layout.n}; use bandwidth='median', whose error is 0.5 %"
-                )
-            return _bandwidth.exact(centred, layout, everyone)
-        if callable(self.bandwidth):
-            h: Array = jnp.asarray(self.bandwidth(lax.all_gather(x, AXIS, tiled=True)[: layout.n]), x.dtype)
-            if h.shape != ():
-                raise ValueError(
-                    f"bandwidth(particles) has the shape {h.shape}; it is one number, as in lambda x: jnp.var(x)"
-                )
-            return h
-        return jnp.asarray(self.bandwidth, x.dtype)
-
-    @functools.lru_cache(maxsize=16)  # noqa: B019 - compiled programs live as long as the sampler
-    def _program(self, layout: Layout, length: int) -> Callable[..., Any]:
-        """A number of steps as one compiled loop: state and trace after them."""
-        direction = self._direction(layout, self.target)
-
-        def step(carry: Any, number: Array, data: Any, pairs: Array, key: Array) -> Any:
-            x, memory = carry
-            phi, h, wrong = direction(x, data, pairs, key, number)
-            updates, memory = self.optimizer.update(-phi, memory, x)
-            x = optax.apply_updates(x, updates)
-            return (x, memory), (h, jnp.sqrt(jnp.sum(phi * phi) / layout.n), wrong)
-
-        def steps(state: Any, first: Array, data: Any, pairs: Array, key: Array) -> Any:
-            numbers = first + jnp.arange(length, dtype=jnp.int32)
-            return lax.scan(lambda carry, number: step(carry, number, data, pairs, key), state, numbers)
-
-        return jax.jit(steps, donate_argnums=0)
-
-
-def _same(array: Array) -> Array:
-    return array
-
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> None:
+    """Raise ValueError where a value is not one of those that are allowed."""
     if value not in allowed:
         choices = " or ".join(map(repr, allowed)) + (f", {more}" if more else "")
         raise ValueError(f"{name}={value!r}: it is {choices}, as in {name}={allowed[0]!r}")
 
 
 def _whole(name: str, value: Any, least: int, example: str) -> int:
-    """A whole number that is not too small."""
+    """Return a whole number of at least so much; raise ValueError for anything else."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -329,7 +257,7 @@ def _whole(name: str, value: Any, least: int, example: str) -> int:
 
 
 def _one_key(key: Any) -> Array:
-    """A random key; the older kind, an array of numbers, is taken, too."""
+    """Return one random key; the older kind, an array of numbers, is taken, too."""
     if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
         return key
     if isinstance(key, Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
@@ -339,7 +267,7 @@ def _one_key(key: Any) -> Array:
 
 
 def _real(particles: Any) -> Floats:
-    """Particles as an array of JAX's own floating-point type."""
+    """Return particles, shape (n, d), as an array of JAX's own floating-point type; raise ValueError for others."""
     x = np.asarray(particles)
     numbers = jnp.issubdtype(x.dtype, jnp.floating) or jnp.issubdtype(x.dtype, jnp.integer)
     if x.ndim != 2 or 0 in x.shape or not numbers:

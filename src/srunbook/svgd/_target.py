@@ -1,9 +1,9 @@
-"""The distribution that particles shall stand for: its log density, and data that it may need."""
+"""The distribution that particles are to represent: its log density, and the data that it may need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -35,10 +35,17 @@ class Target:
         data: Any,
         batch_size: int | None,
     ) -> Target:
-        """A target whose parts fit together.
+        """Make a target whose parts fit together.
+
+        Args:
+            log_density: As for the class.
+            log_likelihood: As for the class.
+            data: Arrays with one row for each observation, or a tree of them; None where there is no likelihood.
+            batch_size: As for the class.
 
         Raises:
-            ValueError: They do not.
+            ValueError: Only one of data and likelihood is given, the arrays differ in their number of rows, or the
+                batch size is not one of 1 to that number.
         """
         if (log_likelihood is None) != (data is None):
             given = "data" if log_likelihood is None else "log_likelihood"
@@ -51,15 +58,23 @@ class Target:
             raise ValueError(f"batch_size={batch_size} of {rows} rows of data: needs 1 to {rows}")
         return cls(log_density, log_likelihood, batch_size, rows)
 
+    def with_all_rows(self) -> Target:
+        """Return the same target without batches."""
+        return replace(self, batch_size=None)
+
     def batch(self, data: Any, key: Array, step: Array) -> Any:
-        """The rows of a step: the same for all particles, wherever they are."""
+        """Draw the rows of a step, with replacement: the same for all particles, wherever they are."""
         if self.batch_size is None:
             return data
         chosen = jax.random.randint(jax.random.fold_in(key, step), (self.batch_size,), 0, self.rows)
         return jax.tree.map(lambda array: jnp.asarray(array)[chosen], data)
 
     def value(self, particle: Array, batch: Any) -> Array:
-        """Log density of one particle, with the likelihood of a batch in the place of all rows: a number."""
+        """Compute the log density of one particle, shape (d,), with the likelihood of a batch scaled to all rows.
+
+        Raises:
+            ValueError: It is not one number.
+        """
         total = jnp.asarray(self.log_density(particle))
         if self.log_likelihood is not None:
             scale = 1.0 if self.batch_size is None else self.rows / self.batch_size
@@ -72,6 +87,6 @@ class Target:
         return total
 
     def scores(self, x: Array, batch: Any) -> Array:
-        """Gradients of the log density at each particle, shape (rows, d)."""
+        """Compute the scores, gradients of the log density at each particle: shape (rows, d) to (rows, d)."""
         gradients: Array = jax.vmap(jax.grad(self.value), (0, None))(x, batch)
         return gradients

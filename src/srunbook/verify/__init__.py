@@ -1,13 +1,14 @@
-"""Proves from its artefacts that a finished job did what it should.
+"""Prove from its artefacts that a finished job did what it should.
 
-`collect` reads what a job left behind, `judge` checks it: files, accounting, and the run records of its ranks. What
-could not be checked is "not proven", which is not "passed".
+`collect` reads what a job left behind, `judge` checks it: files, accounting, and the lines that its ranks
+printed. What could not be checked is "not proven", which is not "passed".
 """
 
 from __future__ import annotations
 
 from srunbook.verify._artefacts import Artefacts, TargetError, collect, write_accounting
 from srunbook.verify._causes import Cause
+from srunbook.verify._form import ResultsForm
 from srunbook.verify._judge import judge
 from srunbook.verify._logs import Log, RankRun, parse_log, rank_runs
 from srunbook.verify._report import Check, Outcome, Report
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "RankRun",
     "Report",
+    "ResultsForm",
     "TargetError",
     "ask_sacct",
     "collect",

@@ -1,28 +1,27 @@
-"""Collects what a job left behind: accounting, logs, files of results."""
+"""Collect what a job left behind: accounting, logs, files of results."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from srunbook.formats import StartRecord, write_whole
+from srunbook._files import write_whole
+from srunbook.ranklog import RankStart
 from srunbook.slurm import SlurmParseError, parse_sacct
+from srunbook.verify._form import METRICS
 from srunbook.verify._logs import Log, read_log
 from srunbook.verify._sacct import Accounting, ask_sacct
-
-REQUIRED = ("metrics.csv", "timings.csv", "checkpoint_latest.pth")
-"""Files that a folder of results has to hold, beside a log for each rank."""
 
 SACCT_SUMMARY = "sacct_summary.txt"
 JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
 LARGEST_METRICS = 2**26
-"""Bytes of metrics.csv beyond which it is none."""
+"""Bytes of metrics.csv beyond which it cannot hold a line for each epoch."""
 
 
 class TargetError(ValueError):
-    """What was given is no job id and no folder of results."""
+    """What was given is neither a job id nor a folder of results."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class Artefacts:
         accounting: What Slurm's accounting says.
         logs: The logs: one for each rank, or that of the whole job.
         searched: Names of the logs that were looked for.
-        results: Folder of results, or None where the job has none.
-        sizes: Size in bytes of each required file in it; None for one that is missing.
+        results: Folder of results, or None for a job without one.
+        sizes: Size in bytes of each file in it, by name.
         metrics: Text of its metrics.csv, or None.
     """
 
@@ -44,20 +43,20 @@ class Artefacts:
     logs: tuple[Log, ...] = ()
     searched: tuple[str, ...] = ()
     results: Path | None = None
-    sizes: Mapping[str, int | None] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     metrics: str | None = None
 
 
 def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Accounting] = ask_sacct) -> Artefacts:
-    """Collects what a job left behind.
+    """Collect what a job left behind.
 
     Args:
         target: Number of a job, or a folder of results.
         folder: Where the job was submitted; the current folder by default.
-        ask: What knows the accounting of a job.
+        ask: Returns the accounting of a job, given its number.
 
     Raises:
-        TargetError: There is no such folder, and it is no number of a job either.
+        TargetError: The target is neither a folder nor the number of a job, or a job has several folders of results.
         OSError: A file is there and cannot be read.
     """
     here = folder or Path()
@@ -68,25 +67,30 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
         results = here / target
         if "\0" in target or not target or not results.is_dir():
             raise TargetError(
-                f"{target!r} is no job id, which is a number such as 17, and no folder of results, which is one such "
-                "as results/ddp_cpu_17"
+                f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
+                "results/ddp_cpu_17"
             )
         job = next(iter(re.findall(r"_([1-9][0-9]{0,9})$", results.resolve().name)), None)
     logs, searched = _logs(job, results, here)
-    records = (record for log in logs for record in log.records)
-    job = job or next((record.job for record in records if isinstance(record, StartRecord) and record.job), None)
+    job = job or next(_jobs(logs), None)
     accounting = ask(job) if job else Accounting(problem="nothing here names the job")
     if results is None:
         return Artefacts(job, accounting, logs, searched)
-    metrics = results / "metrics.csv"
-    sizes = {name: (results / name).stat().st_size if (results / name).is_file() else None for name in REQUIRED}
-    readable = sizes["metrics.csv"] and sizes["metrics.csv"] <= LARGEST_METRICS
-    text = metrics.read_text(encoding="utf-8", errors="replace") if readable else None
+    sizes = {path.name: path.stat().st_size for path in sorted(results.iterdir()) if path.is_file()}
+    readable = 0 < sizes.get(METRICS, 0) <= LARGEST_METRICS
+    text = (results / METRICS).read_text(encoding="utf-8", errors="replace") if readable else None
     return Artefacts(job, _or_summary(accounting, results, job), logs, searched, results, sizes, text)
 
 
+def _jobs(logs: Iterable[Log]) -> Iterator[str]:
+    """Yield the job ids that start lines name."""
+    for line in (line for log in logs for line in log.rank_lines):
+        if isinstance(line, RankStart) and line.job and JOB_ID.fullmatch(line.job):
+            yield line.job
+
+
 def _results_of(job: str, here: Path) -> Path | None:
-    """The folder of results of a job, where there is one."""
+    """Find the folder of results of a job, or None."""
     found = sorted(path for path in (here / "results").glob(f"*_{job}") if path.is_dir())
     if len(found) > 1:
         names = " and ".join(map(str, found))
@@ -95,7 +99,7 @@ def _results_of(job: str, here: Path) -> Path | None:
 
 
 def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log, ...], tuple[str, ...]]:
-    """The logs of the ranks, or else that of the whole job; and the names that were looked for."""
+    """Read the logs of the ranks, or else that of the whole job; return the names that were looked for, too."""
     if results:
         ranks = ((path, re.fullmatch(r"rank_(\d{1,9})\.log", path.name)) for path in results.glob("rank_*.log"))
         found = sorted((int(match[1]), path) for path, match in ranks if match)
@@ -103,8 +107,8 @@ def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log,
             return tuple(read_log(path, str(path), rank) for rank, path in found), ()
     places = [results.with_name(f"{results.name}.out")] if results else []
     if job:
-        names = (f"results/ddp_cpu_{job}.out", f"ddp_cpu_{job}.out", f"slurm-{job}.out", f"logs/slurm-{job}.out")
-        places += [here / name for name in names]
+        places += [*sorted(here.glob(f"results/*_{job}.out"))]
+        places += [here / f"slurm-{job}.out", here / "logs" / f"slurm-{job}.out"]
         places += [*sorted(here.glob(f"*_{job}.out")), *sorted(here.glob(f"logs/*_{job}.out"))]
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
@@ -113,7 +117,7 @@ def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log,
 
 
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:
-    """Takes sacct_summary.txt where sacct could not be asked or does not know the job any more."""
+    """Take sacct_summary.txt where sacct could not be asked or does not know the job any more."""
     path = results / SACCT_SUMMARY
     if accounting.rows or accounting.queued or not path.is_file():
         return accounting
@@ -122,7 +126,7 @@ def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accou
         text = path.read_text(encoding="utf-8", errors="replace")
         rows = tuple(parse_sacct(text))
     except SlurmParseError as error:
-        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is no output of sacct: {error}")
+        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is not what sacct prints: {error}")
     if any(row.job_id != job for row in rows):
         return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is of job {rows[0].job_id}")
     found = Accounting(rows, source=f"{SACCT_SUMMARY} ({reason})", text=text)
@@ -132,7 +136,7 @@ def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accou
 
 
 def write_accounting(artefacts: Artefacts) -> bool:
-    """Writes sacct_summary.txt whole into the folder of results, where sacct said that the job has ended.
+    """Write sacct_summary.txt whole into the folder of results, once sacct said that the job has ended.
 
     Returns:
         Whether the file changed.

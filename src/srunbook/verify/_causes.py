@@ -1,4 +1,4 @@
-"""The exit statuses of `srunbook verify`: one for each cause."""
+"""Name the exit statuses of `srunbook verify`: one for each cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Cause(IntEnum):
     """The cause in words."""
 
     def __new__(cls, status: int, meaning: str) -> Cause:
-        """Gives a status its meaning."""
+        """Give a status its meaning."""
         member = int.__new__(cls, status)
         member._value_ = status
         member.meaning = meaning
@@ -36,10 +36,10 @@ class Cause(IntEnum):
     OTHER_STATE = 25, "the job or a step ended in another state, such as PREEMPTED or DEADLINE"
 
     RAN_NOTHING = 30, "no rank started, or no rank made a step, whatever Slurm says"
-    RECORD_DAMAGED = 31, "a run record is torn, or of another job"
+    RANK_LINE_DAMAGED = 31, "a rank line cannot be read, or is of another job"
     WORLD_SIZE = 32, "the world size is wrong, as where each rank is alone in a world of 1"
     RANK_TWICE = 33, "two processes were the same rank, or two ranks one process"
-    RANK_MISSING = 34, "a rank's log or its start record is missing"
+    RANK_MISSING = 34, "a rank's log or its start line is missing"
     HOSTS = 35, "the ranks ran on other nodes, or on fewer, than the job was given"
     BACKEND = 36, "a rank used another backend"
     UNFINISHED = 37, "a rank started and did not say how it ended"
@@ -47,9 +47,9 @@ class Cause(IntEnum):
 
     FILE_MISSING = 40, "a required file is missing"
     FILE_EMPTY = 41, "a required file is empty"
-    FILE_MALFORMED = 42, "metrics.csv has other columns, or a cell that is no number"
+    FILE_MALFORMED = 42, "metrics.csv has other columns, or a cell that is not a number"
     EPOCH_MISSING = 43, "an epoch is missing in metrics.csv"
-    EPOCH_TWICE = 44, "an epoch stands twice in metrics.csv"
+    EPOCH_TWICE = 44, "an epoch is in metrics.csv twice"
     EPOCH_ORDER = 45, "the epochs of metrics.csv do not ascend, or are more than were asked for"
     NOT_FINITE = 46, "a number in metrics.csv is not finite"
     LOSS_DIFFERS = 47, "metrics.csv and the log of rank 0 differ"

@@ -1,4 +1,4 @@
-"""Checks of what Slurm says: the job, and every step."""
+"""Check what Slurm says: the job, and every step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATUSES = {
 
 
 def check_job(artefacts: Artefacts) -> Check:
-    """The job is known to accounting, has ended, and is COMPLETED."""
+    """Check that accounting knows the job, that it has ended, and is COMPLETED."""
     accounting = artefacts.accounting
     if not accounting.rows:
         return _without_rows(artefacts)
@@ -94,17 +94,17 @@ def _not_ended(artefacts: Artefacts, row: SacctRow, *, requeued: bool) -> Check:
 
 
 def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
-    """Every step of the job is COMPLETED 0:0, and there is one that srun started, or else ranks that say they ran."""
+    """Check that every step is COMPLETED 0:0, and that srun started one, or else that ranks say they ran."""
     rows = artefacts.accounting.last
     if not rows:
-        return not_proven("steps", "there are no rows of sacct")
+        return not_proven("steps", "sacct gave no rows")
     steps = rows[1:]
     wrong = [step for step in steps if not _fine(step)]
     if wrong:
         cause = _worst(rows)
         named = ", ".join(f"{step.identity} ({step.name}) is {_ending(step)}" for step in wrong[:8])
         more = f" and {len(wrong) - 8} more" if wrong[8:] else ""
-        hint = _next(cause, artefacts, wrong[0]) if _fine(rows[0]) else ""  # else it stands with the job
+        hint = _next(cause, artefacts, wrong[0]) if _fine(rows[0]) else ""  # else the job says it
         return failed("steps", cause, f"{named}{more}; expected COMPLETED 0:0", hint)
     if not srun_tasks(rows) and not runs:
         return failed(
@@ -117,7 +117,7 @@ def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
 
 
 def srun_tasks(rows: Iterable[SacctRow]) -> list[int]:
-    """Number of tasks of each step that srun started."""
+    """Return the number of tasks of each step that srun started."""
     return [row.tasks or 1 for row in rows if row.step.isdigit()]
 
 
@@ -145,7 +145,7 @@ def _worst(rows: Iterable[SacctRow]) -> Cause:
 
 
 def _next(cause: Cause, artefacts: Artefacts, row: SacctRow) -> str:
-    """What to do about a row of sacct."""
+    """Say what to do about a row of sacct."""
     log = artefacts.logs[0].name if artefacts.logs else f"slurm-{artefacts.job}.out"
     if artefacts.results is not None:  # what failed says so in the job's own error file
         log = str(artefacts.results.with_name(f"{artefacts.results.name}.err"))

@@ -1,12 +1,12 @@
-"""All checks of a job, in the order in which one explains the next."""
+"""Make all checks of a job, in the order in which one explains the next."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
+from srunbook.verify._form import METRICS, ResultsForm
 from srunbook.verify._job import check_job, check_steps
 from srunbook.verify._logs import RankRun, rank_runs
 from srunbook.verify._ranks import (
@@ -14,31 +14,32 @@ from srunbook.verify._ranks import (
     check_ends,
     check_hosts,
     check_parameters,
-    check_records,
+    check_rank_lines,
     check_world,
 )
 from srunbook.verify._report import Check, Report
 from srunbook.verify._results import (
-    FINAL,
     asked_epochs,
     check_epochs,
     check_files,
     check_finite,
     check_losses,
-    read_epochs,
+    final_values,
+    read_metrics,
 )
 
 NOT_OVER = (Cause.PENDING, Cause.RUNNING, Cause.REQUEUED)
 
 
-def judge(artefacts: Artefacts, *, backend: str | None = None) -> Report:
-    """Checks what a job left behind.
+def judge(artefacts: Artefacts, *, backend: str | None = None, form: ResultsForm | None = None) -> Report:
+    """Check what a job left behind.
 
-    Nothing is read, asked or written here. A job that has not ended gets no check beyond that.
+    This reads, asks and writes nothing. A job that has not ended gets no check beyond that.
 
     Args:
         artefacts: What `collect` found.
         backend: The backend that all ranks should have used; by default the one they agree on.
+        form: What the folder of results should hold; by default what its metrics.csv says of itself.
 
     Returns:
         The checks. The cause of the first that failed is that of the report.
@@ -51,7 +52,7 @@ def judge(artefacts: Artefacts, *, backend: str | None = None) -> Report:
     checks = [
         job,
         check_steps(artefacts, runs),
-        check_records(artefacts, runs),
+        check_rank_lines(artefacts, runs),
         check_world(artefacts, runs),
         check_hosts(artefacts, runs),
         check_backend(runs, backend),
@@ -60,21 +61,22 @@ def judge(artefacts: Artefacts, *, backend: str | None = None) -> Report:
     ]
     if results is None:
         return Report(artefacts.job, results, tuple(checks))
-    more, final = _results(artefacts, runs)
+    more, final = _results(artefacts, runs, form or ResultsForm())
     return Report(artefacts.job, results, (*checks, *more), final)
 
 
-def _results(artefacts: Artefacts, runs: Sequence[RankRun]) -> tuple[list[Check], dict[str, float]]:
-    """Checks of the folder of results, and the metrics of the last epoch."""
+def _results(artefacts: Artefacts, runs: Sequence[RankRun], form: ResultsForm) -> tuple[list[Check], dict[str, float]]:
+    """Check the folder of results; return the metrics of the last epoch, too."""
+    files = check_files(artefacts, form)
+    if METRICS not in (*form.required, *artefacts.sizes):
+        return [files], {}
     log = next((log for log in artefacts.logs if log.rank in (None, 0)), None)
-    form, lines = read_epochs(artefacts)
-    epochs = lines if form.cause is None and artefacts.metrics is not None else None
+    readable, metrics = read_metrics(artefacts, form)
     checks = [
-        check_files(artefacts),
-        form,
-        check_epochs(epochs, asked_epochs(runs, log)),
-        check_finite(epochs),
-        check_losses(epochs, log),
+        files,
+        readable,
+        check_epochs(metrics, asked_epochs(runs, log)),
+        check_finite(metrics, form),
+        check_losses(metrics, log),
     ]
-    last = epochs[-1].values if epochs else {}
-    return checks, {name: last[name] for name in FINAL if math.isfinite(last.get(name, math.nan))}
+    return checks, final_values(metrics, form)

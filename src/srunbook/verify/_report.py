@@ -1,4 +1,4 @@
-"""What a verification found, and the forms in which it is told."""
+"""Tell what a verification found: as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from srunbook.formats import write_whole
+from srunbook._files import write_whole
 from srunbook.verify._causes import Cause
 
 SUMMARY = "EXECUTION_SUMMARY.md"
@@ -43,17 +43,17 @@ class Check:
 
 
 def passed(name: str, evidence: str) -> Check:
-    """A check that passed."""
+    """Make a check that passed."""
     return Check(name, Outcome.PASSED, evidence)
 
 
 def failed(name: str, cause: Cause, evidence: str, next_step: str) -> Check:
-    """A check that failed."""
+    """Make a check that failed."""
     return Check(name, Outcome.FAILED, evidence, cause, next_step)
 
 
 def not_proven(name: str, evidence: str, next_step: str = "") -> Check:
-    """A check that could not be made."""
+    """Make a check that proved nothing either way."""
     return Check(name, Outcome.NOT_PROVEN, evidence, None, next_step)
 
 
@@ -65,7 +65,7 @@ class Report:
         job: Number of the job, or None where nothing names it.
         results: Folder of results, or None where the job has none.
         checks: The checks, in the order in which they were made.
-        final: Metrics of the last epoch.
+        final: Metrics of the last epoch, by column.
         ended: Whether the job has ended, as far as is known.
     """
 
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def cause(self) -> Cause:
-        """The cause of the first check that failed; it explains those below it."""
+        """Return the cause of the first check that failed; it explains those below it."""
         found = next((check.cause for check in self.checks if check.cause is not None), None)
         if found is not None:
             return found
@@ -86,7 +86,7 @@ class Report:
 
     @property
     def conclusion(self) -> str:
-        """All of it in one sentence."""
+        """Sum it up in one sentence."""
         counts = [
             f"{number} {outcome.value}"
             for outcome in Outcome
@@ -95,7 +95,7 @@ class Report:
         return f"{', '.join(counts)}: {self.cause.meaning} (status {int(self.cause)})"
 
     def text(self) -> str:
-        """A table for the terminal, with the next step under each check that did not pass."""
+        """Return a table for the terminal, with the next step under each check that did not pass."""
         width = max((len(check.name) for check in self.checks), default=0)
         lines = [self._title(), ""]
         for check in self.checks:
@@ -105,7 +105,7 @@ class Report:
         return "\n".join([*lines, "", self.conclusion, ""])
 
     def markdown(self) -> str:
-        """The text of EXECUTION_SUMMARY.md."""
+        """Return the text of EXECUTION_SUMMARY.md."""
         lines = [f"# {self._title()}", "", f"{self.conclusion[:1].upper()}{self.conclusion[1:]}.", ""]
         lines += ["| check | outcome | what was found |", "|---|---|---|"]
         for check in self.checks:
@@ -120,7 +120,7 @@ class Report:
         return "\n".join([*lines, "", f"Written by `srunbook verify {self.job or self.results}`.", ""])
 
     def json(self) -> str:
-        """The same for programs."""
+        """Return the same for programs."""
         checks: list[dict[str, Any]] = [
             {
                 "name": check.name,
@@ -143,7 +143,7 @@ class Report:
         return json.dumps(report, indent=2) + "\n"
 
     def write_summary(self, folder: Path) -> bool:
-        """Writes EXECUTION_SUMMARY.md whole into the folder of results; returns whether it changed."""
+        """Write EXECUTION_SUMMARY.md whole into the folder of results; return whether it changed."""
         return write_whole(folder / SUMMARY, self.markdown())
 
     def _title(self) -> str:
@@ -151,7 +151,7 @@ class Report:
 
 
 def _printable(text: str) -> str:
-    """A text without what could move a terminal's cursor: much of it comes out of files."""
+    """Escape what could move a terminal's cursor: much of a text comes out of files."""
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Asking sacct: the one place of this room that starts a program."""
+"""Ask sacct: the one place of this room that starts a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from srunbook.slurm import SACCT_FIELDS, SacctRow, SlurmParseError, parse_sacct, split_attempts
+from srunbook.slurm import SacctRow, SlurmParseError, parse_sacct, sacct_command, split_attempts
 
 LAG = 10.0
 """Seconds by which accounting may lag the end of a job before it is believed."""
@@ -33,22 +33,22 @@ class Accounting:
 
     @property
     def attempts(self) -> list[list[SacctRow]]:
-        """Rows of each attempt, the last one last. A job that was requeued has several."""
+        """Return the rows of each attempt, the last one last. A job that was requeued has several."""
         return split_attempts(self.rows)
 
     @property
     def last(self) -> list[SacctRow]:
-        """Rows of the last attempt; empty where there are none."""
+        """Return the rows of the last attempt, or none without one."""
         return self.attempts[-1] if self.rows else []
 
     @property
     def final(self) -> bool:
-        """Whether the last attempt and all its steps have ended."""
+        """Tell whether the last attempt and all its steps have ended."""
         return bool(self.rows) and all(row.ended for row in self.last)
 
     @property
     def settled(self) -> bool:
-        """Whether accounting names all nodes that it counts, as it does once it has heard of the start of the job."""
+        """Tell whether accounting names all nodes that it counts, as it does once it has heard of the job's start."""
         if not self.rows or not self.last[0].node_list:
             return True
         try:
@@ -58,13 +58,16 @@ class Accounting:
 
 
 def ask_sacct(job: str) -> Accounting:
-    """Asks sacct about a job, with all attempts where it was requeued.
+    """Ask sacct about a job, with all attempts of one that was requeued.
 
-    Accounting lags the end of a job. So this asks again, for a few seconds, while a job that has left the queue has
+    Accounting lags the end of a job: this asks again, for up to 10 seconds, while a job that has left the queue has
     not ended in accounting, or while accounting has not heard of all its nodes.
 
     Args:
         job: Number of the job.
+
+    Returns:
+        What accounting says; where nobody could be asked, `problem` says why.
     """
     deadline = time.monotonic() + LAG
     while True:
@@ -78,12 +81,11 @@ def ask_sacct(job: str) -> Accounting:
 
 
 def _ask_once(job: str) -> Accounting:
-    command = ["sacct", "--parsable2", "--duplicates", f"--jobs={job}", f"--format={','.join(SACCT_FIELDS)}"]
     try:
-        done = _run(command)
+        done = _run(sacct_command(job, duplicates=True))
     except (OSError, subprocess.TimeoutExpired) as error:
         missing = isinstance(error, FileNotFoundError)
-        return Accounting(problem="there is no sacct on this machine" if missing else f"sacct: {error}")
+        return Accounting(problem="this machine has no sacct" if missing else f"sacct: {error}")
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or [f"sacct ended with status {done.returncode}"]
         return Accounting(problem=words[-1])
@@ -94,7 +96,7 @@ def _ask_once(job: str) -> Accounting:
 
 
 def _queued(job: str) -> str:
-    """State of a job in squeue; empty where it is not in the queue any more, or nobody can be asked."""
+    """Return the state of a job in squeue; empty once it has left the queue, or when squeue cannot be asked."""
     try:
         done = _run(["squeue", "--noheader", f"--jobs={job}", "--format=%T"])
     except (OSError, subprocess.TimeoutExpired):

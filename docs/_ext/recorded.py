@@ -1,0 +1,166 @@
+"""The directive `recorded` and the badge of a script: what a file printed when it last ran, and where that was."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html import escape
+from typing import TYPE_CHECKING, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from recording_files import Recording, read_recording, recording_path
+from repository import FileError, PageFacts, RepositoryDirective, line, root, sha256
+from sphinx.util import logging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+logger = logging.getLogger(__name__)
+
+AWAITED = PageFacts("srunbook_awaited_recordings")
+"""Recordings that pages would show, and that do not exist yet."""
+
+NAMES = {"slurm": "Slurm", "python": "Python", "jax": "JAX", "torch": "PyTorch", "lightning": "Lightning"}
+NOT_YET = "not yet run on Slurm"
+
+
+def recording_of(env: BuildEnvironment, path: Path) -> Recording | None:
+    """Read the recording of a file, and warns where it belongs to other bytes than those on the page."""
+    beside = recording_path(path)
+    if not beside.is_file():
+        AWAITED.add(env, str(beside))
+        return None
+    env.note_dependency(str(beside))
+    recording = read_recording(beside)
+    if recording.source_sha256 != sha256(path):
+        logger.warning(
+            "%s was recorded from another version of the file: run it again and record what it prints",
+            beside.relative_to(root(env)),
+            location=env.docname,
+            type="recordings",
+        )
+    if (recording.where == "slurm") != (path.suffix == ".sbatch"):
+        logger.warning(
+            "%s says that it ran on %s: a job script runs on slurm, and nothing else does",
+            beside.relative_to(root(env)),
+            recording.where,
+            location=env.docname,
+            type="recordings",
+        )
+    return recording
+
+
+def seconds(elapsed: str) -> str:
+    """Read Slurm's form of a duration.
+
+    >>> seconds("00:01:17"), seconds("1-00:00:00")
+    ('77 s', '86400 s')
+    """
+    days, _, clock = elapsed.rpartition("-")
+    hours, minutes, rest = (int(part) for part in clock.split(":"))
+    return f"{((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest} s"
+
+
+def stamp(recording: Recording) -> str:
+    """Say in one line how, where and when something ran."""
+    versions = [f"{NAMES.get(name, name)} {version}" for name, version in recording.versions.items()]
+    if recording.where == "slurm":
+        program, *words = shlex.split(recording.command)
+        arguments = " ".join(words[1:]) if program == "sbatch" else ""  # of `sbatch SCRIPT ARGUMENTS`
+        ran = f"Ran with {arguments} on" if arguments else "Ran on"
+        place = f"{ran} {versions[0]}" if versions and "slurm" in recording.versions else f"{ran} Slurm"
+        rest = [text for text in versions if not text.startswith("Slurm")]
+        others = [f"also on {NAMES['slurm']} {other['slurm']}" for other in recording.also if "slurm" in other]
+        took = [f"in {seconds(recording.accounting[0]['Elapsed'])}"] if recording.accounting else []
+        parts = [" ".join([place, *took]), recording.date, *rest, *others]
+    else:
+        place = "Ran in the local simulation" if recording.where == "simulation" else "Ran as a plain process"
+        parts = [place, recording.date, *versions]
+    if recording.exit_code:
+        parts.append(f"exit status {recording.exit_code}")
+    return ", ".join(parts)
+
+
+def badge(env: BuildEnvironment, path: Path) -> nodes.paragraph:
+    """Write the line under a script: the run on a real Slurm that its recording proves, or that it has not run yet."""
+    recording = recording_of(env, path)
+    if recording is None or recording.where != "slurm":
+        return line(f"{NOT_YET[0].upper()}{NOT_YET[1:]}.", classes=["badge-line", "badge-none"])
+    return line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
+
+
+class Recorded(RepositoryDirective):
+    """Shows the recorded output of a file with its stamp."""
+
+    option_spec: ClassVar = {
+        "match": directives.unchanged_required,
+        "max-lines": directives.positive_int,
+    }
+
+    def build(self, path: Path) -> Iterator[nodes.Node]:
+        """Build command, output and stamp."""
+        recording = recording_of(self.env, path)
+        if recording is None:
+            name = path.relative_to(root(self.env)).as_posix()
+            yield line(
+                nodes.literal(name, name),
+                f": {NOT_YET if path.suffix == '.sbatch' else 'not yet recorded'}, so there is no output to show.",
+                classes=["badge-line", "badge-none", "recorded-none"],
+            )
+            return
+        text, left_out = self.shown(recording)
+        below = line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
+        if left_out:
+            below += nodes.Text(" ")
+            below += left_out
+        box = nodes.container(classes=["recorded"], is_div=True)
+        box += line("What ", nodes.literal("", recording.command), " printed", classes=["recorded-caption"])
+        block = nodes.literal_block(text, text, language="none", recording=str(recording_path(path).name))
+        self.set_source_info(block)
+        box += block
+        box += below
+        yield box
+
+    def shown(self, recording: Recording) -> tuple[str, nodes.Node | None]:
+        """Choose the lines to show, and say how many are left out; the pattern is for those who hover over it."""
+        lines, chosen_by = list(recording.output), ""
+        if "match" in self.options:
+            try:
+                pattern = re.compile(self.options["match"])
+            except re.error as error:
+                raise FileError(f"{self.options['match']!r} is no regular expression: {error}") from None
+            lines = [content for content in lines if pattern.search(content)]
+            if not lines:
+                raise FileError(f"no recorded line matches {self.options['match']!r}")
+            chosen_by = f"the lines that match {pattern.pattern}"
+        limit = self.options.get("max-lines", len(lines))
+        if len(lines) > limit:
+            chosen_by = f"the first {limit} of {chosen_by or 'all lines'}"
+            lines = lines[:limit]
+        if not chosen_by:
+            return "\n".join(lines), None
+        text = f"Shown: {len(lines)} of {len(recording.output)} lines."
+        return "\n".join(lines), nodes.raw(
+            "", f'<span title="{escape(chosen_by)}">{text}</span>', format="html", recording=""
+        )
+
+
+def now_recorded(_app: Sphinx, env: BuildEnvironment, *_changes: object) -> list[str]:
+    """Name the pages to read again because a recording they waited for has come."""
+    return [
+        page for page, paths in AWAITED.of(env).items() if any(root(env).joinpath(path).is_file() for path in paths)
+    ]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    app.setup_extension("repository")
+    app.add_directive("recorded", Recorded)
+    app.connect("env-get-outdated", now_recorded)
+    AWAITED.connect(app)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

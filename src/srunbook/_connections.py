@@ -1,0 +1,42 @@
+"""Count the connections between the processes of a JAX job on CPUs. Standard library only; every room may use it."""
+
+from __future__ import annotations
+
+OTHER_FILES = 100
+"""Files that a process may open besides its connections: libraries, data, checkpoints, sockets of the start."""
+
+
+def connections(processes: int, devices: int) -> int:
+    """Count the connections of a process whose devices are CPUs; each is an open file.
+
+    Each device is connected to all others and, for what `multihost_utils` sends between processes, once more to those
+    of the same number in other processes. In a single process no device has a connection.
+
+    Args:
+        processes: Number of processes.
+        devices: Number of devices of each.
+
+    >>> connections(2, 32), connections(4, 16)  # 2052 and 1064 were counted, with those of the coordinator
+    (2048, 1056)
+    """
+    if processes == 1:
+        return 0
+    return devices * (processes * devices - 1) + devices * (processes - 1)
+
+
+def most_devices(processes: int, share: int, files: int) -> int | None:
+    """Return the most devices for each process that divide its share of CPUs and need at most so many connections.
+
+    Args:
+        processes: Number of processes.
+        share: CPUs of each process.
+        files: Connections that a process may have.
+
+    Returns:
+        The number; None where one device in each process is already too many.
+
+    >>> most_devices(4, 16, 924), most_devices(4, 15, 924), most_devices(1000, 2, 924)
+    (8, 5, None)
+    """
+    fitting = (n for n in range(share, 0, -1) if share % n == 0 and connections(processes, n) <= files)
+    return next(fitting, None)

@@ -1,0 +1,72 @@
+"""Read JSON files into dataclasses. pydantic checks every field; it is imported by the first call."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import date
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+STRICT: Final[dict[str, Any]] = {"extra": "forbid", "strict": True}
+"""The `__pydantic_config__` of a dataclass that is read: no unknown field, and no conversion from another type."""
+
+
+def read_json(path: Path, kind: type[T], error: type[ValueError]) -> T:
+    """Read a JSON file into a dataclass that has `STRICT` as its `__pydantic_config__`.
+
+    Args:
+        path: The file.
+        kind: The dataclass. What its `__post_init__` raises as a `ValueError` becomes part of the message.
+        error: What to raise.
+
+    Raises:
+        error: The file is missing, is not JSON, or does not have the form of the dataclass. The message is one line
+            that names the file and the first field that is wrong.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except ValidationError as invalid:
+        raise error(f"{path}: {_complaint(kind, invalid.errors(include_url=False))}") from None
+
+
+def _complaint(kind: type[Any], problems: Sequence[Any]) -> str:
+    """Say in one line what is wrong with the first field that is."""
+    first = problems[0]
+    place = first["loc"]
+    wanted = first["msg"].removeprefix("Input should be ")
+    if place[-1:] and place[-1] in ("str", "int", "float"):  # of a union, pydantic names what each member wants
+        place = place[:-1]
+        options = [problem["msg"] for problem in problems if problem["loc"][:-1] == place]
+        wanted = " or ".join(message.removeprefix("Input should be ") for message in options)
+    where = ".".join(map(str, place))
+    if first["type"] == "json_invalid":
+        return f"not JSON: {first['ctx']['error']}"
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return f"field {where!r} is missing"
+    if first["type"] == "unexpected_keyword_argument":
+        known = f"; known are {', '.join(sorted(field.name for field in fields(kind)))}" if len(place) == 1 else ""
+        return f"unknown field {where!r}{known}"
+    found = reprlib.repr(first["input"])
+    return f"field {where!r} should be {wanted}, found {found}" if where else f"expected {wanted}, found {found}"
+
+
+def is_date(text: str) -> bool:
+    """Tell whether a text is a day as JSON files of this project write it, such as `2026-11-20`.
+
+    >>> is_date("2026-11-20"), is_date("2026-02-30"), is_date("20261120")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

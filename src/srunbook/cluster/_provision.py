@@ -1,0 +1,91 @@
+"""What a cluster provides to jobs, as a site does: software, environment modules, container images."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from srunbook.cluster._scripts import Bind
+
+IMAGES = Path("/opt/images")
+"""Folder of the Apptainer images on every machine of the cluster."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An Apptainer image that is built once and kept in the cache.
+
+    Args:
+        name: Jobs find it at `/opt/images/NAME.sif`.
+        definition: The definition file; the folder that holds it is what the building sees.
+        arguments: Build arguments of the definition file. In a value, `{mirror}` stands for the Debian mirror of this
+            machine and `{index}` for its index of Python packages.
+    """
+
+    name: str
+    definition: Path
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def running_environment() -> Path | None:
+    """Return the virtual environment that this interpreter belongs to, or None."""
+    return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What jobs find on every machine of a cluster besides Slurm.
+
+    Args:
+        environment: A virtual environment, seen at its own path; by default the running one. The environment module
+            `python` puts its programs on PATH.
+        links: Names in every home that lead to that environment.
+        binds: Further files and folders of the host.
+        modules: Texts of further environment modules, by name.
+        images: Images to build, where the generation has Apptainer.
+    """
+
+    environment: Path | None = field(default_factory=running_environment)
+    links: tuple[str, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
+    images: tuple[Image, ...] = ()
+
+    def all_binds(self) -> list[Bind]:
+        """Return what is bound so that an ordinary user on a machine imports what we import here.
+
+        The environment keeps its path, since its scripts name it. So does the interpreter below `sys.base_prefix`.
+        An interpreter of the system, below /usr, brings only its program and its standard library: the rest of /usr
+        is the root's own.
+        """
+        binds = [*self.binds]
+        if self.environment and not _is_seen(self.environment, binds):
+            binds.append(Bind(self.environment, self.environment))
+        base = Path(sys.base_prefix)
+        if base == Path("/usr"):
+            version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+            program, library = base / "bin" / version, base / "lib" / version
+            binds += [Bind(program, program), Bind(library, library)]
+            binds.append(Bind(program, base / "bin" / "python3"))
+        else:
+            binds.append(Bind(base, base))
+        return binds
+
+    def module_files(self) -> dict[str, str]:
+        """Return the text of each environment module by its path below the folder of modules.
+
+        >>> Provision(environment=Path("/there/env")).module_files()["python"].splitlines()[-1]
+        'prepend-path PATH /there/env/bin'
+        """
+        files = dict(self.modules)
+        if self.environment:
+            whatis = 'module-whatis "the Python environment of the cluster"'
+            files["python"] = f"#%Module\n{whatis}\nprepend-path PATH {self.environment}/bin\n"
+        return files
+
+
+def _is_seen(path: Path, binds: Iterable[Bind]) -> bool:
+    """Tell whether a path of the host is seen at the same place already."""
+    return any(bind.source == bind.target and path.is_relative_to(bind.source) for bind in binds)

@@ -1,0 +1,39 @@
+"""The specification of a job, from YAML or from code, and the script for sbatch that is rendered from it.
+
+>>> from srunbook import generate
+>>> job = generate.specify(generate.Layer("here", {"profile": "small", "script": "train.py"}))
+>>> job.specification.nodes, job.specification.devices
+(2, 16)
+>>> print(generate.render(job.specification).splitlines()[1])
+# JAX on 2 nodes of 8 CPUs: 2 processes, 16 devices.
+"""
+
+from __future__ import annotations
+
+from srunbook.generate._config import parse_config, read_config, settings
+from srunbook.generate._connections import advice, connections
+from srunbook.generate._errors import JobError
+from srunbook.generate._layers import Layer, ResolvedJob, specify
+from srunbook.generate._profiles import PROFILES
+from srunbook.generate._render import ScriptLine, explain, render
+from srunbook.generate._schema import schema
+from srunbook.generate._specification import SCHEMA_URL, JobSpecification
+
+__all__ = [
+    "PROFILES",
+    "SCHEMA_URL",
+    "JobError",
+    "JobSpecification",
+    "Layer",
+    "ResolvedJob",
+    "ScriptLine",
+    "advice",
+    "connections",
+    "explain",
+    "parse_config",
+    "read_config",
+    "render",
+    "schema",
+    "settings",
+    "specify",
+]

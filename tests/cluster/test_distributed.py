@@ -1,0 +1,81 @@
+"""initialize_distributed() on the real Slurm: steps at once, and heterogeneous jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from srunbook import cluster
+from srunbook.cluster import State
+
+HEAD = """\
+#!/bin/bash
+#SBATCH --output=steps.out
+#SBATCH --time=00:05:00
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=1
+{more}
+export PATH="$HOME/jax-env/bin:$PATH" JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=1
+"""
+
+TOGETHER = """
+import os, sys, time
+from pathlib import Path
+from srunbook import initialize_distributed
+
+rank, step = os.environ["SLURM_PROCID"], os.environ["SLURM_STEP_ID"]
+Path(f"step{step}.{rank}").touch()
+deadline = time.monotonic() + 60
+while len(list(Path().glob("step*.*"))) < 4 and time.monotonic() < deadline:
+    time.sleep(0.1)
+with initialize_distributed(timeout=60) as info:
+    from jax.experimental import multihost_utils
+    steps = sorted({int(one) for one in multihost_utils.process_allgather(int(step))})
+    address = info.coordinator_address
+    sys.stdout.write(f"step {step} rank {info.process_id}/{info.num_processes} at {address} has {steps}\\n")
+"""
+
+ALONE = """
+import os, sys
+from srunbook import initialize_distributed
+
+info = initialize_distributed(timeout=60)
+sys.stdout.write(f"rank {info.process_id}/{info.num_processes} runs\\n")
+"""
+
+
+def test_two_steps_at_once(slurm: State, tmp_path: Path) -> None:
+    """Two steps of a job that run at once on the same nodes meet at ports of their own, and do not mix."""
+    script, program = tmp_path / "steps.sbatch", tmp_path / "together.py"
+    step = "srun --overlap --cpus-per-task=1 python together.py &\n"
+    script.write_text(HEAD.format(nodes=2, more="") + step + step + "wait\n", encoding="utf-8")
+    program.write_text(TOGETHER, encoding="utf-8")
+    inside = cluster.stage(slurm, script, extra=[program])
+    job = cluster.submit(slurm, script, folder=inside, timeout=150)
+    lines = re.findall(r"step (\d) rank (\d)/2 at (\S+) has \[(\d)\]", job.output)
+
+    assert job.state == "COMPLETED", job.output
+    assert sorted((step, rank, own) for step, rank, _, own in lines) == [
+        (step, rank, step) for step in "01" for rank in "01"
+    ]
+    assert len({address for _, _, address, _ in lines}) == 2
+
+
+def test_heterogeneous_step(slurm: State, as_user: Callable[..., str], tmp_path: Path) -> None:
+    """A step over the components of a heterogeneous job is refused with the option that mends it, which then works."""
+    script, program = tmp_path / "components.sbatch", tmp_path / "alone.py"
+    more = "#SBATCH hetjob\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1"
+    steps = "srun --het-group=0,1 python alone.py\necho refused with $?\nsrun --het-group=0 python alone.py\n"
+    script.write_text(HEAD.format(nodes=1, more=more) + steps, encoding="utf-8")
+    program.write_text(ALONE, encoding="utf-8")
+    inside = cluster.stage(slurm, script, extra=[program])
+    job = as_user("bash", "-c", f"cd {inside} && sbatch --parsable components.sbatch").strip()
+    output = cluster.await_job(slurm, job, timeout=150).output
+    refused, mended = re.split(r"refused with [1-9]\d*\n", output)
+
+    assert "DistributedError: SLURM_HET_SIZE=2: this step spans" in refused, output
+    assert "srun --het-group=0 python train.py" in refused
+    assert " runs" not in refused
+    assert "rank 0/1 runs" in mended

@@ -1,0 +1,189 @@
+"""What the generations tell a job: recorded as data, and what the simulation makes of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from srunbook import cluster
+from srunbook._files import write_whole
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "src" / "srunbook" / "simulate" / "recorded"
+TABLE = ROOT / "docs" / "reference" / "generations.csv"
+
+LAYOUTS = (
+    {"nodes": 2, "ntasks_per_node": 2},
+    {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 2},
+    {"nodes": 3, "ntasks_per_node": "4(x2),3"},
+    {"nodes": 2, "ntasks_per_node": 2, "gpus_per_node": 4},
+)
+"""Layouts whose step environments are recorded, in the words of `srunbook simulate`."""
+
+KEPT = re.compile(r"(SLURM|SLURMD|CUDA|ROCR|GPU|ZE)_\w+|JAX_NUM_CPU_DEVICES")
+
+
+def options(layout: dict[str, int | str]) -> list[str]:
+    """Return a layout in the words of sbatch."""
+    found = [f"--nodes={layout['nodes']}"]
+    if isinstance(layout["ntasks_per_node"], int):
+        found.append(f"--ntasks-per-node={layout['ntasks_per_node']}")
+    else:
+        found += ["--ntasks=11", "--ntasks-per-node=4"]
+    if "cpus_per_task" in layout:
+        found.append(f"--cpus-per-task={layout['cpus_per_task']}")
+    if "gpus_per_node" in layout:
+        found.append(f"--gpus-per-node={layout['gpus_per_node']}")
+    return found
+
+
+PROBE = """\
+#!/bin/bash
+env -0 >batch.env
+srun ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} bash -c 'env -0 >task-$SLURM_PROCID.env'
+"""
+
+
+def read(path: Path) -> dict[str, str]:
+    pairs = (item.partition("=") for item in path.read_text(encoding="utf-8", errors="replace").split("\0"))
+    return {name: value for name, _, value in sorted(pairs) if KEPT.fullmatch(name)}
+
+
+def run_probe(slurm, tmp_path, text: str, arguments: list[str]) -> tuple[cluster.FinishedJob, Path]:
+    script = tmp_path / "probe.sbatch"
+    script.write_text(text)
+    folder = cluster.stage(slurm, script)
+    job = cluster.submit(slurm, script, options=arguments, folder=folder, timeout=60)
+    return job, slurm.folder / folder.lstrip("/")
+
+
+def test_step_environments_are_those_recorded(slurm, until, tmp_path, request):
+    """Srun gives every task of every layout the variables that are recorded for this generation."""
+    generation = slurm.root["slurm"].rsplit(".", 1)[0]
+    layouts = []
+    for layout in LAYOUTS:
+        until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 60)  # or it runs elsewhere
+        job, folder = run_probe(slurm, tmp_path, PROBE, options(layout))
+        assert job.state == "COMPLETED", job.output
+        files = sorted(folder.glob("task-*.env"), key=lambda path: int(path.stem.partition("-")[2]))
+        layouts.append(
+            {
+                "layout": layout,
+                "sbatch": options(layout),
+                "batch": read(folder / "batch.env"),
+                "tasks": [read(path) for path in files],
+            }
+        )
+    path = RECORDED / f"{generation}.json"
+    if request.config.getoption("--record"):
+        stamp = {"schema": 1, "slurm": slurm.root["slurm"], "date": datetime.now(UTC).date().isoformat()}
+        write_whole(path, json.dumps({**stamp, "layouts": layouts}, indent=1) + "\n")
+    recorded = json.loads(path.read_text(encoding="utf-8"))["layouts"]
+
+    for one, other in zip(recorded, layouts, strict=True):
+        assert one["sbatch"] == other["sbatch"]
+        assert [set(task) for task in one["tasks"]] == [set(task) for task in other["tasks"]]
+        pairs = zip(map(forms, one["tasks"]), map(forms, other["tasks"]), strict=True)
+        assert [(name, was[name], now[name]) for was, now in pairs for name in was if was[name] != now[name]] == []
+
+
+VARYING = {
+    "SLURM_JOB_ID": "Slurm numbers jobs as they come",
+    "SLURM_JOBID": "Slurm numbers jobs as they come",
+    "SLURM_TASK_PID": "the kernel numbers processes as they come",
+    "SLURM_SRUN_COMM_PORT": "the kernel chooses free ports",
+    "SLURM_STEP_LAUNCHER_PORT": "the kernel chooses free ports",
+    "SLURM_JOB_START_TIME": "the job ran at another time",
+    "SLURM_JOB_END_TIME": "the job ran at another time",
+    "SLURM_SUBMIT_DIR": "each submission has a folder of its own",
+    "SLURM_PRIO_PROCESS": "the tests may run at a lower priority",
+}
+
+
+def forms(task: dict[str, str]) -> dict[str, str]:
+    """Return the values of a task, with what may vary reduced to its form."""
+    return {name: re.sub(r"\d+", "0", value) if name in VARYING else value for name, value in task.items()}
+
+
+def only(text: str) -> str:
+    """One short cell."""
+    return text.strip() or "not set"
+
+
+QUESTIONS = (
+    (
+        "CPUs of a step (`srun --exact`) of 2 tasks in a job with `--cpus-per-task=2`, where srun repeats nothing",
+        ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
+        "srun --exact true\n"
+        'for i in {1..50}; do n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ] && break; sleep 0.2; done\n'
+        "echo $n\n",
+    ),
+    (
+        "The same, where srun is given `--cpus-per-task=$SLURM_CPUS_PER_TASK`",
+        ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
+        "srun --exact --cpus-per-task=$SLURM_CPUS_PER_TASK true\n"
+        'for i in {1..50}; do n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ] && break; sleep 0.2; done\n'
+        "echo $n\n",
+    ),
+    (
+        "SLURM_NTASKS in the batch shell of `--nodes=2 --ntasks-per-node=2`",
+        ["--nodes=2", "--ntasks-per-node=2"],
+        "echo $SLURM_NTASKS\n",
+    ),
+    ("SLURM_NTASKS in the batch shell of `--nodes=2 --ntasks=4`", ["--nodes=2", "--ntasks=4"], "echo $SLURM_NTASKS\n"),
+    ("SLURM_TASKS_PER_NODE of `--nodes=3 --ntasks=11`", ["--nodes=3", "--ntasks=11"], "echo $SLURM_TASKS_PER_NODE\n"),
+    (
+        "SLURM_TRES_PER_TASK in the batch shell of `--cpus-per-task=2`",
+        ["--cpus-per-task=2"],
+        "echo $SLURM_TRES_PER_TASK\n",
+    ),
+    (
+        "What srun says where SLURM_CPUS_PER_TASK was changed in the batch shell from 2 to 1",
+        ["--cpus-per-task=2"],
+        "SLURM_CPUS_PER_TASK=1 srun true 2>&1 | head -n 1 | grep . || echo nothing\n",
+    ),
+    (
+        "SLURM_GPUS_PER_NODE of `--gpus-per-node=a100:2`",
+        ["--gpus-per-node=a100:2"],
+        "echo $SLURM_GPUS_PER_NODE\n",
+    ),
+    (
+        "SLURM_GPUS_ON_NODE in a task of `--gpus-per-node=a100:2`",
+        ["--gpus-per-node=a100:2"],
+        "srun bash -c 'echo $SLURM_GPUS_ON_NODE'\n",
+    ),
+    ("SLURM_JOB_END_TIME in the batch shell", [], "echo ${SLURM_JOB_END_TIME:+set}\n"),
+    (
+        "What slurmstepd says of a task over its memory",
+        ["--mem=100M"],
+        "srun python3 -c 'bytearray(300 * 2**20)' 2>&1 | grep -o 'Detected.*' | head -n 1"
+        " | sed 's/StepId=[0-9.]*[0-9]/StepId=N/'\n",
+    ),
+)
+"""Questions whose answers may differ between generations: the row's name, options of sbatch, and the job's commands."""
+
+
+def test_differences_between_generations_are_those_recorded(slurm, tmp_path, request):
+    """The column of this generation in the table of differences is what probes find."""
+    generation = slurm.root["slurm"].rsplit(".", 1)[0]
+    answers = {}
+    for question, arguments, commands in QUESTIONS:
+        job, _ = run_probe(slurm, tmp_path, f"#!/bin/bash\n{commands}", arguments)
+        answers[question] = only(job.output)
+    text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
+    rows = {row["Question"]: row for row in csv.DictReader(io.StringIO(text))}
+    if request.config.getoption("--record"):
+        columns = ["Question", *cluster.GENERATIONS]
+        stream = io.StringIO()
+        writer = csv.DictWriter(stream, columns, lineterminator="\n", restval="")
+        writer.writeheader()
+        for question, _, _ in QUESTIONS:
+            rows.setdefault(question, {"Question": question})[generation] = answers[question]
+            writer.writerow({name: rows[question].get(name, "") for name in columns})
+        write_whole(TABLE, stream.getvalue())
+
+    assert {question: rows[question][generation] for question in answers} == answers

@@ -1,0 +1,220 @@
+"""Rendered scripts on a real Slurm: what sbatch says to many, and what becomes of a few."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.generated_jobs import Capacity, generated
+from support.published import boot
+
+from srunbook import cluster, generate, sites
+from srunbook.cluster import Specification, State
+from srunbook.generate import Layer
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATIONS = sorted((ROOT / "examples" / "slurm_configs").glob("*.yaml"))
+
+THERE = Capacity(
+    nodes=8,
+    cpus=72,
+    gpus=8,
+    memory=1024 << 20,
+    words={
+        "partition": ("batch", "debug", "preempt", "compute"),
+        "account": ("research",),
+        "constraint": ("a100", "gpu-bw"),
+        "gpu": ("a100",),
+    },
+    wrong=0,
+)
+"""What the cluster of the fixture `site` has."""
+
+HOSTILE = ["a b", "it's", '"', "\\", "$HOME", "$(touch owned)", "`touch owned`", "*", "#SBATCH --nodes=99", "日本", ""]
+"""Few, so that what shows them is one short line of the log."""
+
+SHOW = """\
+import json, os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "HOSTILE")
+sys.stdout.write(json.dumps([sys.argv[1:], {name: os.environ[name] for name in names}]) + "\\n")
+"""
+"""A program that shows what it got."""
+
+
+def rendered(**values: Any) -> str:
+    """Render the script of a job."""
+    return generate.render(generate.specify(Layer("here", values)).specification)
+
+
+def refused_by_slurm(state: State, folder: Path) -> str:
+    """Return what `sbatch --test-only` refuses of the scripts in a folder."""
+    first, *others = sorted(folder.glob("*.sbatch"))
+    there = cluster.stage(state, first, extra=others)
+    loop = 'for script in *.sbatch; do sbatch --test-only "$script" >said 2>&1 || { echo "$script"; cat said; }; done'
+    result = cluster.capture(state, ["bash", "-c", loop], folder=there, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def site(slurm: State) -> Iterator[State]:
+    """Boot a cluster that claims what the known sites have, and the partition of the examples."""
+    name = f"{slurm.specification.name}-site"
+    cluster.down(name)
+    state = boot(
+        Specification(
+            name=name,
+            slurm=slurm.specification.slurm,
+            nodes=THERE.nodes,
+            cpus=THERE.cpus,
+            memory="1024G",
+            gpus_per_node=THERE.gpus,
+            features=THERE.words["constraint"],
+        )
+    )
+    partitions = [("create", "compute"), *(("update", known) for known in ("batch", "debug", "preempt"))]
+    for word, partition in partitions:
+        command = ["scontrol", word, f"PartitionName={partition}", "Nodes=ALL", "MaxTime=UNLIMITED"]
+        made = cluster.capture(state, command, user=None)
+        assert made.returncode == 0, made.stderr
+    yield state
+    cluster.down(name)
+
+
+def test_slurm_takes_a_sample(site: State, tmp_path: Path) -> None:
+    """Slurm would take each accepted specification that fits on the cluster; every field is drawn, extremes too."""
+    trial = generated(tmp_path / "scripts", 150, THERE)
+    refused = refused_by_slurm(site, trial.folder)
+
+    assert len(trial.accepted) >= 100
+    assert refused == ""
+
+
+def test_slurm_takes_the_limits(site: State, tmp_path: Path) -> None:
+    """Slurm takes the largest values of fields for which a cluster needs nothing, and no signal a second earlier."""
+    size = {"script": "train.py", "nodes": THERE.nodes, "cpus_per_node": THERE.cpus, "processes_per_node": THERE.cpus}
+    text = rendered(**size, time_limit="999-23:59:59", signal="USR1@65535", name="x" * 64, output=f"{'x' * 126}%j")
+    (tmp_path / "0.sbatch").write_text(text, encoding="utf-8")
+    (tmp_path / "1.sbatch").write_text(text.replace("@65535", "@65536"), encoding="utf-8")
+
+    assert refused_by_slurm(site, tmp_path).splitlines()[:2] == [
+        "1.sbatch",
+        "sbatch: error: Invalid --signal specification",
+    ]
+
+
+def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
+    """Slurm refuses a node too many, a partition and a feature that are not there, so the test above can fail."""
+    size = {"script": "train.py", "nodes": 2, "cpus_per_node": 8}
+    for number, wrong in enumerate([{"nodes": 5}, {"partition": "compute"}, {"constraint": "v100"}]):
+        (tmp_path / f"{number}.sbatch").write_text(rendered(**{**size, **wrong}), encoding="utf-8")
+    refused = refused_by_slurm(slurm, tmp_path)
+
+    assert all(f"{number}.sbatch\n" in refused for number in range(3))
+
+
+def test_slurm_counts_memory_of_an_exclusive_node(site: State, tmp_path: Path) -> None:
+    """Where a job has a node to itself, Slurm counts memory for all its CPUs, and otherwise for those asked for."""
+    size = {"script": "train.py", "nodes": 1, "cpus_per_node": 8, "memory_per_cpu": "32G"}
+    for exclusive in (False, True):
+        text = rendered(**size, exclusive=exclusive)
+        (tmp_path / f"{exclusive}.sbatch").write_text(text, encoding="utf-8")
+
+    assert refused_by_slurm(site, tmp_path).splitlines() == [
+        "True.sbatch",
+        "allocation failure: Requested node configuration is not available",
+    ]
+
+
+def test_slurm_takes_profiles_and_examples(site: State, tmp_path: Path) -> None:
+    """On a cluster as the sites describe it, Slurm would take every profile, site and example."""
+    for profile in generate.PROFILES:
+        for name in sites.names():
+            for framework in ("jax", "torchrun", "lightning"):
+                text = rendered(profile=profile, cluster=name, framework=framework, script="train.py")
+                (tmp_path / f"{profile}-{name}-{framework}.sbatch").write_text(text, encoding="utf-8")
+    for path in CONFIGURATIONS:
+        size = {"nodes": THERE.nodes, "cpus_per_node": 32} if path.stem == "svgd" else {}
+        job = generate.specify(generate.read_config(path), Layer("here", {"script": "train.py", **size}))
+        (tmp_path / f"{path.stem}.sbatch").write_text(generate.render(job.specification), encoding="utf-8")
+    refused = refused_by_slurm(site, tmp_path)
+
+    assert len(list(tmp_path.iterdir())) == len(generate.PROFILES) * len(sites.names()) * 3 + len(CONFIGURATIONS)
+    assert refused == ""
+
+
+def test_program_gets_what_was_given(slurm: State, tmp_path: Path) -> None:
+    """Through sbatch and srun, each task gets the arguments and the environment as given, and is told its rank."""
+    (tmp_path / "show.py").write_text(SHOW, encoding="utf-8")
+    script = tmp_path / "show.sbatch"
+    size = {"nodes": 2, "cpus_per_node": 4, "processes_per_node": 2, "exclusive": False, "time_limit": "00:05:00"}
+    text = rendered(
+        framework="gloo",
+        script="show.py",
+        arguments=HOSTILE,
+        env_vars={"HOSTILE": "".join(HOSTILE)},
+        virtual_environment="~/torch-env",
+        **size,
+    )
+    script.write_text(text, encoding="utf-8")
+    job = cluster.submit(slurm, script, ["later", "$x"], timeout=60)
+    told = [json.loads(line.partition(": ")[2]) for line in job.output.splitlines() if "RANK" in line]
+    folder = slurm.folder / "home" / cluster.USER / "show"
+
+    assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
+    assert [arguments for arguments, _ in told] == [[*HOSTILE, "later", "$x"]] * 4
+    assert sorted((one["RANK"], one["LOCAL_RANK"]) for _, one in told) == [*zip("0123", "0101", strict=True)]
+    assert {(one["WORLD_SIZE"], one["OMP_NUM_THREADS"], one["HOSTILE"]) for _, one in told} == {
+        ("4", "2", "".join(HOSTILE))
+    }
+    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for _, one in told}) == 1
+    assert not list(folder.glob("owned"))
+    assert (folder / "logs").is_dir()
+
+
+def test_script_is_piped_to_sbatch(slurm: State, tmp_path: Path) -> None:
+    """A script that sbatch reads from a pipe runs as well, and its log is where the link in logs/ leads."""
+    (tmp_path / "hello.py").write_text('print("hello")\n', encoding="utf-8")
+    script = tmp_path / "piped.sbatch"
+    values = {"nodes": 2, "cpus_per_node": 1, "time_limit": "00:05:00", "exclusive": False}
+    script.write_text(rendered(script="hello.py", virtual_environment="~/jax-env", **values), encoding="utf-8")
+    folder = cluster.stage(slurm, script)
+    piped = ["bash", "-c", "cat piped.sbatch | sbatch --parsable --wait"]
+    submitted = cluster.capture(slurm, piped, folder=folder, timeout=60)
+    assert submitted.returncode == 0, submitted.stderr
+    log = cluster.capture(slurm, ["cat", f"logs/hello_{submitted.stdout.strip()}.out"], folder=folder)
+
+    assert sorted(log.stdout.splitlines()) == ["0: hello", "1: hello"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "program", "values"),
+    [
+        ("jax", "examples/jax_multinode/allreduce.py", {"devices_per_process": 2, "memory_per_cpu": "2G"}),
+        ("torchrun", "tests/support/torch_ranks.py", {"platform": "gpu", "gpus_per_node": "a100:1"}),
+    ],
+)
+def test_rendered_script_runs(
+    slurm: State, proof: Any, framework: str, program: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    """A rendered script completes on two nodes, and every rank has its lines."""
+    shutil.copy(ROOT / program, tmp_path)
+    script = tmp_path / f"{framework}.sbatch"
+    text = rendered(
+        framework=framework,
+        script=Path(program).name,
+        nodes=2,
+        cpus_per_node=4,
+        time_limit="00:05:00",
+        virtual_environment="~/jax-env" if framework == "jax" else "~/torch-env",
+        **values,
+    )
+    script.write_text(text, encoding="utf-8")
+    job = cluster.submit(slurm, script, timeout=300)
+
+    assert job.state == "COMPLETED", job.output
+    assert proof.shortcomings(script, job) == []

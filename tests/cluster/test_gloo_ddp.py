@@ -1,0 +1,284 @@
+"""The gloo guide on the real Slurm: the two helpers, the commands of the page, slow nodes, and the entries.
+
+`pytest tests/cluster/test_gloo_ddp.py --record` writes the recordings of the entries anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording_files import Recording, read_recording, recording_path, write_recording
+from support.comparing import Mask, compare
+from support.published import stage
+
+from srunbook import cluster
+from srunbook.cluster import FinishedJob, State, faults
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "gloo_ddp"
+PROGRAMS = [path for path in EXAMPLES.glob("*.py") if not path.name.startswith("plot_")]
+SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
+HELPERS = [ROOT / "scripts" / name for name in ("run_multinode.sh", "verify_multinode.sh")]
+FAILURES = ROOT / "examples" / "failures"
+PAGE = ROOT / "docs" / "guides" / "gloo-ddp.md"
+
+MASKS = (
+    Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
+    Mask(r"\b[01]: ", "<rank>: ", "which rank comes first is chance"),
+    Mask(r"\$[01]\b", "$<rank>", "which rank comes first is chance"),
+    Mask(r":\d{4,5}\b", ":<port>", "the system chose the port"),
+    Mask(r"(=\[127\.0\.1\.1\]):\d+", r"\1:<port>", "gloo prints a port with its bytes swapped: 1 to 5 digits"),
+    Mask(r"\bnode[12] is known", "<node> is known", "each of the two nodes says it"),
+    Mask(r"\b\d+\b( \S+ PENDING)", r"<id>\1", "Slurm numbers jobs as they come"),
+    Mask(r"(results)/\d+", r"\1/<id>", "Slurm numbers jobs as they come"),
+    Mask(r"[\d.]+ times as long", "<n> times as long", "machines are not equally fast"),
+    Mask(r"val_mae [\d.]+  val_rmse [\d.]+", "val_mae <n>  val_rmse <n>", "processors round in different ways"),
+)
+
+
+@pytest.fixture
+def folder(slurm: State) -> str:
+    """Make a folder of a user with the files of the guide in it."""
+    path = stage(slurm, SCRIPT, extra=HELPERS)
+    for helper in HELPERS:
+        (slurm.folder / path.lstrip("/") / helper.name).chmod(0o755)
+    return path
+
+
+def console(slurm: State, folder: str, command: str, timeout: float = 240) -> tuple[int, str]:
+    """Type a command in a folder; return its status and what it said."""
+    result = cluster.capture(slurm, ["bash", "-c", command], folder=folder, timeout=timeout)
+    return result.returncode, result.stdout + result.stderr
+
+
+# The helpers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_run_then_verify(slurm: State, folder: str, nodes: int) -> None:
+    """The first helper runs a job on 2 and on 4 nodes and waits for it; the second proves that all is well."""
+    options = "-- --days=7 --max-steps=20"
+    status, said = console(slurm, folder, f"./run_multinode.sh --nodes {nodes} --epochs 3 --wait {options}")
+    job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
+    here = slurm.folder / folder.lstrip("/")
+    results = here / "results" / f"ddp_cpu_{job}"
+    by_number = console(slurm, folder, f"./verify_multinode.sh {job}")
+    by_folder = console(slurm, folder, f"./verify_multinode.sh results/ddp_cpu_{job}")
+
+    assert status == 0, said
+    assert f"next:    ./verify_multinode.sh {job}" in said
+    summary = (results / "sacct_summary.txt").read_text().splitlines()
+    assert summary[0] == "JobID|JobName|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
+    assert summary[1].startswith(f"{job}|ddp_cpu|COMPLETED|0:0|{nodes}|")
+    assert {path.name for path in results.iterdir()} >= {
+        *("metrics.csv", "timings.csv", "sacct_summary.txt", "checkpoint_latest.pth"),
+        *(f"rank_{rank}.log" for rank in range(nodes)),
+    }
+    for kind in ("out", "err"):
+        assert (here / "results" / f"ddp_cpu_{job}.{kind}").read_bytes() == (
+            here / f"ddp_cpu_{job}.{kind}"
+        ).read_bytes()
+    assert by_number[0] == 0, by_number[1]
+    assert by_folder[0] == 0, by_folder[1]
+    assert (results / "EXECUTION_SUMMARY.md").is_file()
+
+
+def test_page_alone_leads_there(slurm: State, folder: str) -> None:
+    """Whoever types what the page says, with the number of the job in place of 17, runs and verifies a job."""
+    text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-submit)=")[1]
+    commands = re.findall(r"^```console\n\$ (\./(?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
+    run = next(command for command in commands if "--wait" in command)
+    verify = next(command for command in commands if re.search(r"verify_multinode\.sh 17$", command))
+    status, said = console(slurm, folder, run)
+    job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
+    proven = console(slurm, folder, verify.replace("17", job))
+
+    assert status == 0, said
+    assert proven[0] == 0, proven[1]
+
+
+def test_slurm_itself_refuses(slurm: State, folder: str) -> None:
+    """The message of Slurm about an unknown partition or account is passed on, and no results are begun."""
+    partition = console(slurm, folder, "./run_multinode.sh --partition gpu-node")
+    account = console(slurm, folder, "./run_multinode.sh --account nobody")
+
+    assert partition[0] == account[0] == 1
+    assert "invalid partition specified: gpu-node" in partition[1]
+    assert re.search(r"[Ii]nvalid account", account[1])
+    assert not list((slurm.folder / folder.lstrip("/") / "results").glob("ddp_cpu_*"))
+
+
+def test_status_of_the_job_is_that_of_the_helper(slurm: State, folder: str) -> None:
+    """A training that fails ends the helper with the job's status, after accounting was written whole."""
+    status, said = console(slurm, folder, "./run_multinode.sh --wait -- --learning-rate=-1")
+    job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
+    summary = (slurm.folder / folder.lstrip("/") / "results" / f"ddp_cpu_{job}" / "sacct_summary.txt").read_text()
+    errors = (slurm.folder / folder.lstrip("/") / f"ddp_cpu_{job}.err").read_text()
+
+    assert status == 2, said
+    assert f"{job}|ddp_cpu|FAILED|2:0|" in summary
+    assert errors.count("error: --learning-rate -1.0: give more than 0") == 1
+
+
+# The entries ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def entry(slurm: State, request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare what was printed with the recording of an entry's script, or write it."""
+
+    def check(
+        script: Path,
+        command: str,
+        output: str,
+        essential: Iterable[str],
+        status: int = 0,
+        rows: Iterable[dict[str, str]] = (),
+    ) -> None:
+        lines = tuple(line.rstrip() for line in output.splitlines())
+        for pattern in essential:
+            assert re.search(pattern, output, re.MULTILINE), f"no line matches {pattern}:\n{output}"
+        if slurm.specification.slurm != "22.05":
+            return
+        sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
+        if request.config.getoption("--record"):
+            recording = Recording(
+                command=command,
+                where="slurm" if script.suffix == ".sbatch" else "process",
+                date=datetime.now(UTC).date().isoformat(),
+                source_sha256=sha256,
+                output=lines,
+                exit_code=status,
+                versions={"slurm": slurm.root["slurm"], "python": platform.python_version()},
+                plugins={name: slurm.plugins[name] for name in ("proctrack", "task")},
+                accounting=[*rows],
+            )
+            write_recording(recording_path(script), recording)
+        again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+        assert recording_path(script).exists(), again
+        recording = read_recording(recording_path(script))
+        assert (recording.source_sha256, recording.exit_code) == (sha256, status), again
+        kept = [
+            [line for line in side if any(re.search(p, line) for p in essential)] for side in (recording.output, lines)
+        ]
+        once = [sorted({masked(line) for line in side}) for side in kept]
+        difference = compare(*once)
+        assert not difference, f"{difference}\n{again}"
+
+    return check
+
+
+def masked(line: str) -> str:
+    """Return a line without what may vary."""
+    for mask in MASKS:
+        line = re.sub(mask.pattern, mask.replacement, line)
+    return line
+
+
+def run_both(slurm: State, entry: Path, *extra: Path) -> tuple[FinishedJob, FinishedJob]:
+    """Submit the broken and the fixed script of an entry at once, on the same nodes, and wait for both."""
+    jobs = []
+    for script in (entry / "broken.sbatch", entry / "fixed.sbatch"):
+        command = ["sbatch", "--parsable", "-w", "node1,node2", script.name]
+        submitted = cluster.capture(slurm, command, folder=cluster.stage(slurm, script, extra=extra))
+        assert submitted.returncode == 0, submitted.stderr
+        jobs.append(submitted.stdout.strip())
+    broken, fixed = (cluster.await_job(slurm, job, timeout=240) for job in jobs)
+    return broken, fixed
+
+
+@pytest.fixture
+def loopback(slurm: State) -> Iterator[None]:
+    """Two nodes whose own names lead to 127.0.1.1, as Debian's installer writes it into /etc/hosts."""
+    nodes = ("node1", "node2")
+
+    def administer(node: str, command: str) -> None:
+        result = cluster.capture(slurm, ["bash", "-euc", command], user=None, machine=node)
+        assert result.returncode == 0, result.stderr
+
+    fault = 'name="$(hostname)"; { grep -v " $name$" /etc/hosts; echo "127.0.1.1 $name"; } > /run/hosts; '
+    with contextlib.ExitStack() as undo:
+        for node in nodes:
+            administer(node, fault + "mount --bind /run/hosts /etc/hosts")
+            undo.callback(administer, node, "umount /etc/hosts")
+        yield
+
+
+@pytest.mark.usefixtures("loopback")
+def test_loopback_host_name(slurm: State, entry: Any) -> None:
+    """Nodes whose names lead to 127.0.1.1 do not reach one another by gloo, unless the interface is named."""
+    folder = FAILURES / "gloo-loopback-hostname"
+    program = folder / "join.py"
+    broken, fixed = run_both(slurm, folder, program)
+
+    essential = (r"node[12] is known here as 127\.0\.1\.1", r"RuntimeError: Gloo connectFullMesh failed with")
+    assert broken.state == "FAILED"
+    entry(folder / "broken.sbatch", "sbatch broken.sbatch", broken.output, essential, 1, broken.rows)
+    assert fixed.state == "COMPLETED", fixed.output
+    essential = (r"node[12] is known here as 127\.0\.1\.1", r"the sum is 3")
+    entry(folder / "fixed.sbatch", "sbatch fixed.sbatch", fixed.output, essential, 0, fixed.rows)
+
+
+def test_slow_node_is_named(healed: State, as_user: Any, until: Any, entry: Any) -> None:
+    """A node that gets a twentieth of a CPU from the second epoch on is named from the timings, and no other."""
+    script = FAILURES / "gloo-slow-node" / "broken.sbatch"
+    folder = cluster.stage(healed, script, extra=PROGRAMS)
+    job = as_user("sbatch", "--parsable", "-w", "node1,node2", f"--chdir={folder}", f"{folder}/{script.name}").strip()
+    log = healed.folder / folder.lstrip("/") / "results" / job / "rank_0.log"
+    until(lambda: log.exists() and "epoch 1/6" in log.read_text(), 120)
+    faults.slow_node(healed, "node2", 0.05)
+    ended = cluster.await_job(healed, job, timeout=240)
+
+    assert re.findall(r"^slow: rank (\d) on (\S+),", ended.output, re.MULTILINE) == [("1", "node2")], ended.output
+    entry(script, "sbatch broken.sbatch", ended.output, (r"^slow: rank 1 on node2, ", r"^rank  host"), 1, ended.rows)
+
+
+def test_completed_without_metrics(slurm: State, entry: Any) -> None:
+    """A script without `set -e` is COMPLETED after its training failed; with it, the job has the training's status."""
+    folder = FAILURES / "gloo-no-metrics"
+    broken, fixed = run_both(slurm, folder, *PROGRAMS)
+
+    assert (broken.state, broken.exit_status) == ("COMPLETED", 0)
+    essential = (r"error: cannot write to --results /results/\d+: Permission denied", r"^training finished")
+    entry(folder / "broken.sbatch", "sbatch broken.sbatch", broken.output, essential, 0, broken.rows)
+    assert fixed.state == "COMPLETED", fixed.output
+    entry(folder / "fixed.sbatch", "sbatch fixed.sbatch", fixed.output, (r"^metrics\.csv",), 0, fixed.rows)
+
+
+def test_pending_job(healed: State, as_user: Any, until: Any, entry: Any) -> None:
+    """A job that needs a node that is drained waits, and squeue says for what, once the scheduler has looked twice."""
+    script = FAILURES / "gloo-job-pending" / "broken.sbatch"
+    folder = cluster.stage(healed, script)
+    faults.drain(healed, "node4")
+    job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/broken.sbatch").strip()
+    command = ["squeue", f"--jobs={job}", "--format=%i %j %T %R"]
+    shown = until(lambda: said if "(Nodes required" in (said := as_user(*command)) else None, 60)
+    as_user("scancel", job)
+    rows = cluster.await_job(healed, job, timeout=60).rows
+
+    entry(script, 'squeue --me --format="%i %j %T %R"', shown, (r"PENDING \(Nodes required",), 0, rows)
+
+
+def test_unknown_partition(slurm: State, entry: Any) -> None:
+    """A partition that the cluster does not have is refused by sbatch, and no job comes to be."""
+    script = FAILURES / "gloo-unknown-partition" / "broken.sh"
+    status, said = console(slurm, cluster.stage(slurm, script), "bash broken.sh")
+
+    assert status == 1
+    entry(script, "bash broken.sh", said, (r"invalid partition specified: gpu-node",), status)
+
+
+def test_every_script_of_an_entry_has_a_recording() -> None:
+    """Each script of an entry has its recording beside it."""
+    scripts = {path.with_suffix("") for kind in ("sbatch", "sh") for path in FAILURES.glob(f"gloo-*/*.{kind}")}
+
+    assert len(scripts) >= 7
+    assert {path.with_name(path.name.split(".")[0]) for path in FAILURES.glob("gloo-*/*.recording.json")} == scripts

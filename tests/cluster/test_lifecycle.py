@@ -1,0 +1,151 @@
+"""A cluster leaves no trace: after `down`, after a crash at any point, and beside another cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.published import cluster_name
+from support.traces import adopt_orphans, traces
+
+from srunbook import cluster
+from srunbook.cluster import Specification
+from srunbook.cluster._state import STOP_AT, folder_of
+
+SMALL = "22.05"
+COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "cluster"]
+PHASES = ("recorded", "supervised", "space", "connected", "started")
+"""What `up` goes through, one after the other."""
+
+
+@pytest.fixture
+def name(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """Return names of clusters that no other worker has."""
+    return lambda word: cluster_name(pytestconfig, word)
+
+
+@pytest.fixture
+def now(pytestconfig: pytest.Config) -> Callable[[], dict[str, set[str]]]:
+    """Return what clusters of this worker have on the host."""
+    adopt_orphans()
+    return lambda: traces(f"{cluster_name(pytestconfig)}-")
+
+
+@pytest.fixture
+def no_trace(now: Callable[[], dict[str, set[str]]]) -> Iterator[None]:
+    """Compare what is on the host before and after a test."""
+    before = now()
+    yield
+    deadline = time.monotonic() + 10
+    left = {"": {""}}
+    while any(left.values()) and time.monotonic() < deadline:
+        after = now()
+        left = {kind: after[kind] - before[kind] for kind in before}
+        time.sleep(0.1)
+
+    assert not any(left.values()), left
+
+
+def test_down_leaves_no_trace(no_trace, now, name):
+    """`down` does not wait for jobs, and leaves no process, namespace, interface, mount, socket or cgroup."""
+    before = now()
+    state = cluster.up(Specification(name=name("trace"), slurm=SMALL, nodes=2))
+    during = now()
+    grown = {kind for kind in before if during[kind] - before[kind]}
+
+    assert {"processes", "namespaces", "cgroups", "records"} <= grown
+    assert not {"interfaces", "mounts", "listening", "sockets"} & grown
+    submitted = cluster.capture(state, ["sbatch", "-N2", "--wrap=srun bash -c 'setsid sleep 300 & sleep 300'"])
+    assert submitted.returncode == 0
+    running = ["bash", "-c", "until pgrep -x sleep -u alice; do sleep 0.1; done"]
+    assert cluster.capture(state, running, user=None, machine="node1", timeout=30).returncode == 0
+    assert cluster.down(name("trace"))
+    assert not state.folder.exists()
+    assert not cluster.down(name("trace"))
+
+
+def interrupt(name: str, phase: str) -> None:
+    """Start a cluster whose `up` is killed at the end of a phase."""
+    options = ["--name", name, "--slurm", SMALL, "--nodes", "1"]
+    killed = subprocess.run([*COMMAND, "up", *options], env={**os.environ, STOP_AT: phase}, check=False, timeout=60)
+
+    assert killed.returncode == -signal.SIGKILL
+    state = cluster.read_state(name)
+    assert state is not None
+    assert state.phase == phase
+
+
+def test_up_after_an_interrupted_up(no_trace, name):
+    """An `up` that was killed at any phase is cleared away by the next `up`; the last one works."""
+    broken = name("broken")
+    for phase in PHASES:
+        interrupt(broken, phase)
+    state = cluster.up(Specification(name=broken, slurm=SMALL, nodes=1))
+
+    assert cluster.capture(state, ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.down(broken)
+
+
+@pytest.mark.parametrize(
+    ("phase", "left"),
+    [
+        pytest.param("supervised", {"cgroups", "records"}, marks=pytest.mark.full),  # its first process ends by itself
+        ("connected", {"processes", "namespaces", "cgroups", "records"}),
+    ],
+)
+def test_down_after_an_interrupted_up(no_trace, now, name, phase, left):
+    """`down` clears away what a killed `up` had made."""
+    before = now()
+    interrupt(name("halfway"), phase)
+    during = now()
+
+    assert left <= {kind for kind in before if during[kind] - before[kind]}
+    assert cluster.down(name("halfway"))
+
+
+def test_ctrl_c_undoes_an_up(no_trace, name):
+    """Ctrl-C during `up` leaves nothing."""
+    cluster.down(name("ctrlc"))  # of an earlier, broken run
+    process = subprocess.Popen([*COMMAND, "up", "--name", name("ctrlc"), "--slurm", SMALL, "--nodes", "2"])
+    record = folder_of(name("ctrlc")) / "state.json"
+    deadline = time.monotonic() + 30
+    while not (record.exists() and '"space"' in record.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(timeout=30) != 0
+    assert not record.exists()
+
+
+def test_two_clusters_run_at_once(no_trace, name):
+    """Two clusters with the same node names do not see each other's jobs."""
+    one = cluster.up(Specification(name=name("one"), slurm=SMALL, nodes=1))
+    two = cluster.up(Specification(name=name("two"), slurm=SMALL, nodes=2))
+    counted = [cluster.capture(state, ["sinfo", "-h", "-o", "%D", "-p", "batch"]).stdout for state in (one, two)]
+    jobs = [cluster.capture(state, ["srun", "bash", "-c", "echo $SLURM_JOB_ID"]).stdout for state in (one, two)]
+
+    assert counted == ["1\n", "2\n"]
+    assert jobs == ["1\n", "1\n"]
+    assert cluster.down(name("one"))
+    assert cluster.capture(two, ["srun", "-N2", "hostname"], timeout=30).returncode == 0
+    assert cluster.down(name("two"))
+
+
+def test_a_dead_supervisor_takes_all_with_it(no_trace, name):
+    """When the one process on record is killed from outside, `down` still clears the rest, and `up` works."""
+    state = cluster.up(Specification(name=name("orphan"), slurm=SMALL, nodes=1))
+    assert state.supervisor is not None
+    os.kill(state.supervisor[0], signal.SIGKILL)
+
+    deadline = time.monotonic() + 10
+    while state.alive and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    with pytest.raises(cluster.ClusterError, match="is up"):
+        cluster.running_state(name("orphan"))
+    assert cluster.down(name("orphan"))

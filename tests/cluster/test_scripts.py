@@ -1,0 +1,182 @@
+"""Every script in slurm/, submitted byte for byte by an ordinary user."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from recording_files import read_recording, recording_path
+from support.published import submit
+
+from srunbook import cluster
+from srunbook.cluster import FinishedJob, State
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
+
+NODES = 4
+"""Nodes of the cluster of this tier. Scripts that ask for more have tests of their own, on clusters as large."""
+
+TOGETHER = ("lightning/single_gpu", "lightning/multi_gpu", "lightning/multi_node_multi_gpu")
+"""Scripts that test_lightning.py runs beside each other, to compare them afterwards."""
+
+LONG = ("svgd/medium_scale",)
+"""Scripts that take minutes on two cores, because they share them among 64 devices; they run with `--full`."""
+
+
+def asked_nodes(script: Path) -> int:
+    """Return the number of nodes that a script asks for."""
+    found = re.search(r"^#SBATCH --nodes=(\d+)", script.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(found[1]) if found else 1
+
+
+def needs_apptainer(script: Path) -> bool:
+    return "singularity run" in script.read_text(encoding="utf-8")
+
+
+def pytest_generate_tests(metafunc):
+    """Scripts with a container run on the newest generation, the only one whose packages hold Apptainer."""
+    if "script" not in metafunc.fixturenames:
+        return
+    chosen = metafunc.config.getoption("--slurm")
+    plain = list(cluster.GENERATIONS) if chosen == "all" else [chosen]
+    elsewhere = TOGETHER if metafunc.config.getoption("--full") else TOGETHER + LONG
+    fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES]
+    fitting = [script for script in fitting if f"{script.parent.name}/{script.stem}" not in elsewhere]
+    newest = chosen if chosen == "26.05" else cluster.NEWEST
+    pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
+    if chosen in ("all", "22.05", "26.05", cluster.NEWEST):
+        newest = "26.05" if chosen == "all" else newest
+        pairs += [(newest, script) for script in SCRIPTS if needs_apptainer(script)]
+    names = [f"{generation}-{script.relative_to(ROOT / 'slurm')}" for generation, script in pairs]
+    metafunc.parametrize(("generation", "script"), pairs, ids=names, scope="session")
+
+
+def unpaired(folder: Path) -> list[str]:
+    """Scripts without a recording, and recordings without a script."""
+    scripts = {path.with_suffix("") for path in folder.rglob("*.sbatch")}
+    recordings = {
+        path.with_name(path.name.removesuffix(".recording.json")) for path in folder.rglob("*.recording.json")
+    }
+    return sorted(str(path.relative_to(folder)) for path in scripts ^ recordings)
+
+
+def test_script_runs_as_published(slurm: State, proof, generation, script, request):
+    """A script completes on a real Slurm, every rank speaks, and its output is the recorded one."""
+    if needs_apptainer(script):
+        assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
+    job = submit(slurm, script, timeout=600)
+    staged = slurm.folder / "home" / cluster.USER / script.stem / script.name
+
+    assert staged.read_bytes() == script.read_bytes()
+    assert not proof.shortcomings(script, job), f"{proof.shortcomings(script, job)}\n{job.output}"
+
+    if request.config.getoption("--record"):
+        proof.record(script, job, home=generation == "22.05" or needs_apptainer(script))
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    assert recording_path(script).exists(), f"{script.name} has no recording.\n{again}"
+    difference = proof.difference(script, job, read_recording(recording_path(script)))
+    assert not difference, f"{difference}\n{again}"
+
+
+def test_scripts_and_recordings_are_paired():
+    """Every script has a recording, and every recording has a script."""
+    assert unpaired(ROOT / "slurm") == []
+
+
+def test_an_unpaired_file_is_found(tmp_path):
+    """A script without recording and a recording without script are both named."""
+    (tmp_path / "guide").mkdir()
+    (tmp_path / "guide" / "alone.sbatch").touch()
+    (tmp_path / "guide" / "orphan.recording.json").touch()
+    (tmp_path / "guide" / "both.sbatch").touch()
+    (tmp_path / "guide" / "both.recording.json").touch()
+
+    assert unpaired(tmp_path) == ["guide/alone", "guide/orphan"]
+
+
+@pytest.fixture(scope="module")
+def sample() -> Path:
+    """Return a script whose job is short."""
+    return ROOT / "slurm" / "jax_multinode" / "train_data_parallel.sbatch"
+
+
+@pytest.fixture
+def edited(sample, tmp_path):
+    """Write the sample with one thing changed, and its recording as it is."""
+
+    def edit(old: str, new: str) -> Path:
+        text = sample.read_text(encoding="utf-8")
+        assert old in text
+        script = tmp_path / sample.name
+        script.write_text(text.replace(old, new), encoding="utf-8")
+        recording_path(script).write_bytes(recording_path(sample).read_bytes())
+        return script
+
+    return edit
+
+
+def recorded_job(sample: Path) -> FinishedJob:
+    recording = read_recording(recording_path(sample))
+    return FinishedJob("1", recording.accounting, "\n".join(recording.output), 0)
+
+
+def test_one_node_too_many_is_refused(slurm, edited):
+    """A script that asks for more nodes than there are does not pass."""
+    script = edited("--nodes=2", "--nodes=5")
+
+    with pytest.raises(cluster.ClusterError, match="sbatch refused"):
+        cluster.submit(slurm, script)
+
+
+def test_a_job_that_ran_nothing_does_not_pass(slurm, proof, edited):
+    """A job that ends with status 0 but started no rank is found out."""
+    script = edited("set -euo pipefail", "exit 0")
+    job = cluster.submit(slurm, script, timeout=60)
+
+    assert job.exit_status == 0
+    assert any("nothing was printed by rank 0" in text for text in proof.shortcomings(script, job))
+
+
+def test_a_wrong_expected_line_does_not_pass(proof, sample):
+    """A recording with a line that the job does not print is shown as a difference."""
+    recording = read_recording(recording_path(sample))
+    job = recorded_job(sample)
+
+    assert proof.difference(sample, job, recording) is None
+    object.__setattr__(recording, "output", (*recording.output, "y=[9.]"))
+
+    assert "-y=[9.]" in (proof.difference(sample, job, recording) or "")
+
+
+def test_a_drifted_recording_does_not_pass(proof, edited, sample):
+    """A recording of another version of the script is refused."""
+    script = edited("set -euo pipefail", "set -uo pipefail")
+    recording = read_recording(recording_path(script))
+
+    assert (
+        proof.difference(script, recorded_job(sample), recording) == "the recording is of another version of the script"
+    )
+
+
+def test_a_rank_that_says_nothing_does_not_pass(proof, sample):
+    """The loss of one rank's lines is found in an output that is otherwise whole."""
+    job = recorded_job(sample)
+    lines = [line for line in job.output.splitlines() if not line.startswith("3:")]
+    silent = FinishedJob(job.identity, job.rows, "\n".join(lines), 0)
+
+    assert proof.shortcomings(sample, job) == []
+    assert any("rank 3" in text for text in proof.shortcomings(sample, silent))
+
+
+def test_containers_need_the_generation_with_apptainer(slurm, proof):
+    """Where Debian has no Apptainer, a script with a container fails by name, and passes nowhere by accident."""
+    if "apptainer" in slurm.root["versions"]:
+        pytest.skip("this generation has Apptainer")
+    script = ROOT / "slurm" / "jax_multinode" / "G4N1p4.sbatch"
+    job = submit(slurm, script, timeout=60)
+
+    assert job.state == "FAILED"
+    assert "singularity" in job.output
+    assert proof.shortcomings(script, job)

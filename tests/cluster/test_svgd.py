@@ -1,0 +1,145 @@
+"""SVGD on the real Slurm: exact answers on all layouts, wide jobs, and the network.
+
+`pytest tests/cluster/test_svgd.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording_files import read_recording, recording_path
+from support.published import boot, cluster_name, stage, submit
+from support.svgd_oracles import LIMITS, too_far
+
+from srunbook import cluster
+from srunbook.cluster import Specification, State, faults
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "slurm" / "svgd"
+ORACLES = ROOT / "tests" / "support" / "svgd_oracles.py"
+INTERFACE = ROOT / "examples" / "svgd" / "which_interface.py"
+SLOW = ROOT / "examples" / "failures" / "svgd-slow-network" / "broken.sbatch"
+
+# The exact answers ---------------------------------------------------------------------------------------------------
+
+LAUNCH = """\
+#!/bin/bash
+#SBATCH --output=%x_%j.out
+#SBATCH --time=00:10:00
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+set -euo pipefail
+export PATH="$HOME/jax-env/bin:$PATH" JAX_PLATFORMS=cpu
+srun --label --kill-on-bad-exit=1 --cpus-per-task=4 python -W ignore svgd_oracles.py right "$@"
+"""
+
+
+LAYOUTS = [
+    pytest.param(1, 4, (1, 2, 3, 4), marks=pytest.mark.full),
+    pytest.param(2, 1, (2,), marks=pytest.mark.full),
+    pytest.param(2, 2, (4,), marks=pytest.mark.full),
+    (4, 1, (4,)),
+]
+"""Nodes, devices on each, and the numbers of devices that take part."""
+
+
+@pytest.mark.parametrize(("processes", "devices", "counts"), LAYOUTS)
+def test_exact_answers(slurm: State, processes: int, devices: int, counts: tuple[int, ...], tmp_path: Path) -> None:
+    """On several nodes all exact answers come out, in both precisions and with both exchanges."""
+    script = tmp_path / "oracles.sbatch"
+    script.write_text(LAUNCH, encoding="utf-8")
+    shutil.copy(ORACLES, tmp_path)
+    options = [f"--nodes={processes}", f"--export=ALL,JAX_NUM_CPU_DEVICES={devices}"]
+    job = cluster.submit(slurm, script, [str(count) for count in counts], options=options, timeout=500)
+    found = re.findall(r"^(\d+): oracle (.*)$", job.output, re.MULTILINE)
+    rows = [(int(rank), json.loads(text)) for rank, text in found]
+
+    assert job.state == "COMPLETED", job.output
+    assert {rank for rank, _ in rows} == set(range(processes))
+    assert {row["devices"] for _, row in rows} == set(counts)
+    assert {(row["kind"], row["exchange"]) for _, row in rows} == {
+        (kind, exchange) for kind in LIMITS for exchange in ("all_gather", "ring")
+    }
+    for _, row in rows:
+        assert too_far(row) == [], row
+
+
+# Wide jobs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
+    """Start a cluster of sixteen nodes of 32 CPUs."""
+    name = cluster_name(pytestconfig, "wide", generation)
+    cluster.down(name)
+    state = boot(Specification(name=name, slurm=generation, nodes=16, cpus=32, memory="256G", gpus_per_node=0))
+    yield state
+    cluster.down(name)
+
+
+WIDE = {"slurm_multinode_advanced": (), "large_scale": ("--steps=3", "--every=1")}
+"""Scripts for eight and sixteen nodes, and what they get here: with 512 devices on two cores a step takes long."""
+
+
+@pytest.mark.full  # 128 devices and more on two cores take minutes
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", WIDE)
+def test_many_nodes(name: str, wide: State, proof: Any, request: pytest.FixtureRequest) -> None:
+    """A script for many nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
+    proof = type(proof)(wide)
+    script = SCRIPTS / f"{name}.sbatch"
+    job = submit(wide, script, WIDE[name], timeout=1500)
+
+    assert proof.shortcomings(script, job) == [], job.output
+    if request.config.getoption("--record"):
+        proof.record(script, job, WIDE[name], home=wide.specification.slurm == "22.05")
+    difference = proof.difference(script, job, read_recording(recording_path(script)))
+    assert not difference, f"{difference}\npython -m pytest '{request.node.nodeid}' --full --record"
+
+
+def test_slurm_takes_the_wide_scripts(slurm: State, wide: State) -> None:
+    """On sixteen nodes of 32 CPUs Slurm would take every script of the guide."""
+    scripts = sorted(SCRIPTS.glob("*.sbatch"))
+    folder = stage(wide, scripts[0], extra=scripts[1:])
+    for script in scripts:
+        asked = cluster.capture(wide, ["sbatch", "--test-only", script.name], folder=folder, timeout=30)
+
+        assert asked.returncode == 0, f"{script.name}: {asked.stderr}"
+
+
+def test_slurm_refuses_them_on_too_few_nodes(slurm: State) -> None:
+    """On four nodes Slurm refuses the scripts for more, so the test above can fail."""
+    for name in ("slurm_multinode_advanced.sbatch", "large_scale.sbatch"):
+        folder = stage(slurm, SCRIPTS / name)
+        asked = cluster.capture(slurm, ["sbatch", "--test-only", name], folder=folder, timeout=30)
+
+        assert asked.returncode != 0
+        assert re.search("[Nn]ode|processors", asked.stderr)
+
+
+# The network ---------------------------------------------------------------------------------------------------------
+
+
+def test_slow_network_is_seen(healed: State, proof: Any, request: pytest.FixtureRequest) -> None:
+    """Where one of two links is slow, the program names the interface and its rate, whatever NCCL's variable says."""
+    faults.link(healed, "50mbit", ["node2"])
+    folder = cluster.stage(healed, SLOW, extra=[INTERFACE])
+    job = cluster.submit(healed, SLOW, options=["--nodelist=node1,node2"], folder=folder, timeout=120)
+    seen = re.findall(r"(node\d): (\w+) sent \S+ MB in \S+ s, (\d+) Mbit/s, NCCL_SOCKET_IFNAME is ib0", job.output)
+
+    assert proof.shortcomings(SLOW, job) == [], job.output
+    assert {(host, interface) for host, interface, _ in seen} == {("node1", "eth0"), ("node2", "eth0")}
+    assert all(0 < int(rate) <= 60 for *_, rate in seen), seen
+    if request.config.getoption("--record") and healed.specification.slurm == "22.05":
+        proof.record(SLOW, job, home=True)
+    recording = read_recording(recording_path(SLOW))
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    assert recording.source_sha256 == hashlib.sha256(SLOW.read_bytes()).hexdigest(), again
+    assert len([line for line in recording.output if "eth0 sent" in line]) == 2, again

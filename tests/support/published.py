@@ -1,0 +1,40 @@
+"""Clusters for tests, and scripts of this repository on them: each worker of a test run has clusters of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srunbook import cluster
+from srunbook.cli._checkout import programs_of, provision
+from srunbook.cluster import FinishedJob, Specification, State
+
+
+def cluster_name(config: pytest.Config, *parts: str) -> str:
+    """Return a name that no other worker and no other test run gives to a cluster.
+
+    Args:
+        config: Of the test run; its option `--cluster` is what the name begins with.
+        parts: What the name ends with, such as a generation of Slurm.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return "-".join(filter(None, [str(config.getoption("--cluster")), worker, *parts])).replace(".", "-")
+
+
+def boot(specification: Specification) -> State:
+    """Bring a cluster up as the command does, with this checkout and its image."""
+    return cluster.up(specification, provision(), say=print)
+
+
+def stage(state: State, script: Path, *, extra: Sequence[Path] = ()) -> str:
+    """Copy a script and the programs of its guide into a new folder; return its path on the cluster."""
+    return cluster.stage(state, script, extra=[*programs_of(script), *extra])
+
+
+def submit(state: State, script: Path, arguments: Sequence[str] = (), **options: Any) -> FinishedJob:
+    """Submit a script beside the programs of its guide, and wait for the end of its job."""
+    return cluster.submit(state, script, arguments, extra=programs_of(script), **options)

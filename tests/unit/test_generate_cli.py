@@ -1,0 +1,338 @@
+"""The command `srunbook generate`: what it writes, where, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from srunbook import generate as library
+from srunbook import sites
+from srunbook._files import write_whole
+from srunbook.cli import main
+from srunbook.cli.generate import schema_text
+from srunbook.generate import JobSpecification
+from srunbook.generate._schema import choices
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--profile", "small", "--script", "train.py")
+
+
+@pytest.fixture
+def generate(tmp_path, monkeypatch):
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["generate", *arguments])
+
+    return run
+
+
+@pytest.mark.parametrize("name", [b"a\xff.yaml", b"a\nb.yaml"])
+def test_name_of_a_file_that_is_no_text(tmp_path, name):
+    """A configuration whose name cannot stand in a comment is refused in one line, and nothing is written."""
+    path = os.fsencode(tmp_path) + b"/" + name
+    with open(path, "wb") as stream:  # noqa: PTH123 - a name of bytes
+        stream.write(b"profile: small\nscript: a.py\n")
+    command = [Path(sys.executable).with_name("srunbook"), "generate", "--config", path]
+    result = subprocess.run(command, capture_output=True, check=False)
+
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"a comment has one line of UTF-8" in result.stderr
+
+
+def test_standard_output_is_the_script_alone(generate):
+    """Standard output is the script, byte for byte what the library renders, and nothing is said beside it."""
+    result = generate(*SMALL, "--", "--epochs", "3")
+    values = {"profile": "small", "script": "train.py", "arguments": ["--epochs", "3"]}
+    one = library.specify(library.Layer("here", values)).specification
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == library.render(
+        one, made_by="srunbook generate --profile small --script train.py -- --epochs 3"
+    )
+
+
+def test_line_in_the_script_makes_it_again(generate, tmp_path):
+    """The command that the script names makes the same script again."""
+    (tmp_path / "my file.yaml").write_text("qos: normal\nenv_vars: {A: it's}\n", encoding="utf-8")
+    first = generate("--config", "my file.yaml", *SMALL, "--set", "env_vars.B=$x", "--framework=gloo", "--", "a b", "")
+    (line,) = [line for line in first.stdout.splitlines() if line.startswith("# Made by: ")]
+    again = subprocess.run(
+        ["bash", "-c", line.removeprefix("# Made by: ")],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert again.stdout == first.stdout
+
+
+def test_output_is_written_whole(generate, tmp_path):
+    """With --output the script is in the file, nothing is said, and nothing else is left in the folder."""
+    printed = generate(*SMALL).stdout
+    result = generate(*SMALL, "--output", "submit.sh")
+
+    assert (result.exit_code, result.output) == (0, "")
+    assert (tmp_path / "submit.sh").read_text(encoding="utf-8") == printed
+    assert [path.name for path in tmp_path.iterdir()] == ["submit.sh"]
+
+
+def test_own_script_is_written_again(generate, tmp_path):
+    """A script that the command made is overwritten."""
+    generate(*SMALL, "--output", "submit.sh")
+    result = generate(*SMALL, "--set", "nodes=3", "--output", "submit.sh")
+
+    assert result.exit_code == 0
+    assert "--nodes=3" in (tmp_path / "submit.sh").read_text(encoding="utf-8")
+
+
+def test_other_files_are_kept(generate, tmp_path):
+    """A file that the command did not make is not overwritten, and neither is a folder."""
+    (tmp_path / "train.py").write_text("mine\n", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+
+    for name in ("train.py", "folder", "/dev/null", "/dev/stdout"):
+        result = generate(*SMALL, "--output", name)
+        assert result.exit_code == 2
+        assert name in result.stderr
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine\n"
+
+
+def test_configuration_is_kept(generate, tmp_path):
+    """A configuration is not overwritten by its script, also where its comment looks like that of a script."""
+    text = "# Made by: hand\nprofile: small\nscript: a.py\n"
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    result = generate("--config", "a.yaml", "--output", "a.yaml")
+
+    assert result.exit_code == 2
+    assert (tmp_path / "a.yaml").read_text(encoding="utf-8") == text
+
+
+def test_link_stays_a_link(generate, tmp_path):
+    """Where the output is a link to a script of this command, or to nothing yet, that file is written."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "link").symlink_to("scripts/submit.sh")
+
+    for nodes in "23":
+        assert generate(*SMALL, "--set", f"nodes={nodes}", "--output", "link").exit_code == 0
+        assert (tmp_path / "link").is_symlink()
+        assert f"--nodes={nodes}" in (tmp_path / "scripts" / "submit.sh").read_text(encoding="utf-8")
+
+
+def test_link_to_another_file_is_kept(generate, tmp_path):
+    """A link to a file that the command did not make, or to itself, is refused or fails, and stays."""
+    (tmp_path / "train.py").write_text("mine\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("train.py")
+
+    assert generate(*SMALL, "--output", "link").exit_code == 2
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "train.py").read_text(encoding="utf-8") == "mine\n"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        SMALL,
+        pytest.param(("--schema",), marks=pytest.mark.full),
+        pytest.param(("--list-profiles",), marks=pytest.mark.full),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.parametrize(("shell", "said"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_standard_output_that_takes_nothing(what, shell, said):
+    """A full disk or no standard output at all ends with status 1 and one line, and never as if all were well."""
+    command = [Path(sys.executable).with_name("srunbook"), "generate", *what]
+    result = subprocess.run(
+        ["bash", "-c", f'"$@" {shell}', "-", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
+
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert said in result.stderr
+
+
+def test_folder_of_the_output_is_missing(generate, tmp_path):
+    """An output in a folder that is not there is refused, and the folder is not made."""
+    result = generate(*SMALL, "--output", "jobs/submit.sh")
+
+    assert result.exit_code == 2
+    assert "there is no folder jobs" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output_that_cannot_be_written(generate, tmp_path, monkeypatch):
+    """A failed write ends with status 1 and leaves the script of before."""
+    generate(*SMALL, "--output", "submit.sh")
+    before = (tmp_path / "submit.sh").read_text(encoding="utf-8")
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    result = generate(*SMALL, "--set", "nodes=3", "--output", "submit.sh")
+
+    assert result.exit_code == 1
+    assert "No space left on device; nothing was written" in result.stderr
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {"submit.sh": before}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((), ["nodes is missing", "--profile", "no program is named"]),
+        (("--profile", "small"), ["no program is named", "--script train.py"]),
+        (("--profile", "mediun", "--script", "a.py"), ["--profile: profile is 'mediun'", "Did you mean medium?"]),
+        (("--cluster", "Raven", *SMALL), ["--cluster: cluster is 'Raven'", "crusoe-like"]),
+        (("--framework", "tensorflow", *SMALL), ["framework is 'tensorflow'", "lightning"]),
+        (("--config", "none.yaml", *SMALL), ["none.yaml: No such file"]),
+        (("--config", ".", *SMALL), [".: Is a directory"]),
+        ((*SMALL, "--set", "nodes=banana"), ["--set nodes=banana: nodes is 'banana'", "nodes: 4"]),
+        ((*SMALL, "--", "a\nb"), ["after --: arguments[0] is 'a\\nb'", "control character"]),
+        ((*SMALL, "--", "\x1b[31m"), ["arguments[0] is '\\x1b[31m'"]),
+        ((*SMALL, "--set", "env_vars.A=\x1b[31m"), ["--set 'env_vars.A"]),
+        ((*SMALL, "--epochs", "3"), ["No such option '--epochs'"]),
+        ((*SMALL, "--explain", "--output", "a.sbatch"), ["--explain does not write a job script", "Leave out"]),
+        (("--profile", "small", "--script", " "), ["--script: script is ' '"]),
+        ((*SMALL, "--set", "nodes= 2"), ["nodes is ' 2'", "1 to 10000. It begins or ends with a space"]),
+        ((*SMALL, "--set", "output=-%j.out"), ["output is '-%j.out'"]),
+    ],
+)
+def test_bad_input(generate, arguments, parts):
+    """Bad input ends with status 2, says what is wrong on standard error, and nothing on standard output."""
+    result = generate(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    for part in parts:
+        assert part in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_list_of_profiles(generate):
+    """The profiles are listed with their nodes, CPUs, devices and connections, and the way out of too many."""
+    *lines, empty, note = generate("--list-profiles").stdout.splitlines()
+    rows = [line.split() for line in lines]
+
+    assert [(row[0], row[1], row[4], row[7], row[11]) for row in rows] == [
+        ("debug", "1", "4", "4", "0"),
+        ("small", "2", "8", "16", "128"),
+        ("medium", "4", "16", "64", "1056"),
+        ("large", "8", "16", "128", "2144"),
+        ("production", "8", "32", "256", "8384"),
+    ]
+    assert [" ".join(row[13:]) for row in rows] == [
+        "",
+        "",
+        "(--set devices_per_process=8 makes it 272)",
+        "(--set devices_per_process=8 makes it 560)",
+        "(--set devices_per_process=8 makes it 560)",
+    ]
+    assert (empty, note.split(":")[0]) == ("", "connections")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), True),
+        (("--output", "a.sbatch"), True),
+        (("--set", "devices_per_process=8"), False),
+        (("--framework", "torchrun"), False),
+        (("--set", "nodes=1"), False),
+    ],
+)
+def test_many_connections_are_noted(generate, more, told):
+    """Where processes have more connections than many systems allow files, standard error says so, and the way out."""
+    result = generate("--profile", "medium", "--script", "train.py", *more)
+    note = "note: each process has about 1056 connections, and many systems let it open 1024 files: --set devices"
+
+    assert result.exit_code == 0
+    assert result.stderr.count("\n") == int(told)
+    assert (note in result.stderr) == told
+    assert "connections" not in result.stdout
+
+
+def test_connections_are_explained(generate):
+    """--explain says how many connections follow from the devices, and what to set where they are many."""
+    few, many = (generate("--profile", name, "--script", "a.py", "--explain") for name in ("small", "medium"))
+
+    assert "about 128 connections, each an open file [devices_per_process: default]" in few.stdout
+    assert "about 1056 connections, each an open file, and many systems allow 1024: --set devices_per" in many.stdout
+    assert (few.stderr, many.stderr) == ("", "")
+
+
+def test_explanation(generate):
+    """--explain shows the lines of the script, each with its reason and the place of its values."""
+    script, told = (generate(*SMALL, "--set", "nodes=3", *more).stdout.splitlines() for more in ([], ["--explain"]))
+    lines = [line.rstrip() for line in script if line and not line.startswith("# ")]
+
+    assert told[::2] == lines
+    assert all(line.startswith("    ") for line in told[1::2])
+    assert told[told.index("#SBATCH --nodes=3") + 1] == "    how many machines [nodes: --set nodes=3]"
+
+
+def test_unicode_whatever_the_locale(tmp_path):
+    """Arguments beyond ASCII come through unchanged, also where standard output is not meant for them."""
+    result = subprocess.run(
+        [Path(sys.executable).with_name("srunbook"), "generate", *SMALL, "--", "日本"],
+        env={**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+
+    assert "\n  '日本'\n".encode() in result.stdout
+
+
+def test_help_names_what_there_is(generate):
+    """--help names each profile, site and framework."""
+    text = " ".join(generate("--help").stdout.split())
+
+    assert f"A size: {', '.join(library.PROFILES)}." in text
+    assert f"A site: {', '.join(sites.names())}." in text
+    assert all(name in text for name in choices("framework"))
+
+
+def test_command_is_light():
+    """The command is imported without pydantic and YAML, which only a run needs."""
+    code = "import srunbook.cli.generate, sys; print(*{'pydantic', 'ruamel.yaml'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout.split() == []
+
+
+def kept_in_step(path: Path, text: str, record: bool) -> None:
+    """Compare a file that is made from the model with what the model gives now, or write it."""
+    if record:
+        write_whole(path, text)
+
+    assert path.read_text(encoding="utf-8") == text, f"python -m pytest {Path(__file__).relative_to(ROOT)} --record"
+
+
+def test_schema_is_published(generate, pytestconfig):
+    """The schema on the site is that of the model, and the one that the command shows."""
+    kept_in_step(ROOT / "docs" / "_static" / "job.schema.json", schema_text(), pytestconfig.getoption("--record"))
+
+    assert json.loads(generate("--schema").stdout) == library.schema()
+
+
+def test_table_of_fields(pytestconfig):
+    """The table of fields on the site is that of the model."""
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(["Field", "What it is", "Example"])
+    for name, info in JobSpecification.model_fields.items():
+        default = info.get_default(call_default_factory=True)
+        also = (
+            f" By default `{json.dumps(default)}`." if not info.is_required() and default not in (None, [], {}) else ""
+        )
+        table.writerow([f"`{name}`", info.description + also, f"`{json.dumps(info.examples[0])}`"])
+    path = ROOT / "docs" / "reference" / "job-schema.csv"
+
+    kept_in_step(path, stream.getvalue(), pytestconfig.getoption("--record"))

@@ -1,0 +1,133 @@
+"""The wheel works in an empty environment, without a checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CORE = ("slurm", "ranklog", "measurements", "simulate", "sites", "generate", "verify", "cluster", "cli")
+"""Rooms that need no extra."""
+
+ROOMS = {"checkpoint": ("checkpoint",), "jax": ("distributed", "svgd", "phase_type"), "torch": ("checkpoint",)}
+"""Rooms that need an extra, by the extra."""
+
+GREETING = "import os\nprint('rank', os.environ['SLURM_PROCID'], 'of', os.environ['SLURM_NTASKS'])\n"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Installed:
+    """An environment of its own into which the wheel was installed, and a folder that holds nothing.
+
+    Args:
+        folder: Where it lies.
+        wheel: The wheel.
+        extra: The extra that is installed with it, or nothing.
+    """
+
+    def __init__(self, folder: Path, wheel: Path, extra: str = "") -> None:
+        self.programs = folder / "env" / "bin"
+        self.here = folder / "here"
+        self.here.mkdir(parents=True)
+        venv.EnvBuilder(with_pip=True).create(folder / "env")
+        pip = ["python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        wanted = f"srunbook[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
+        done = self.run(*pip, "--constraint", str(ROOT / "constraints.txt"), wanted)
+        assert done.returncode == 0, done.stderr
+
+    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment, which knows nothing of this one."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SLURM", "COV"))}
+        return subprocess.run(
+            [self.programs / program, *arguments],
+            cwd=self.here,
+            env={**own, "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+
+    def imports(self, *rooms: str) -> None:
+        """Import rooms, each in a process of its own, from the wheel."""
+        for room in rooms:
+            code = f"import srunbook.{room} as room; print(room.__file__)"
+            done = self.run("python", "-c", code)
+
+            assert done.returncode == 0, f"{room}: {done.stderr}"
+            assert "site-packages" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from the repository."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([sys.executable, *build, str(ROOT)], check=True, timeout=200)
+    return next(folder.glob("srunbook-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the wheel without an extra."""
+    return Installed(tmp_path_factory.mktemp("core"), wheel)
+
+
+def test_simulate(core):
+    """`srunbook simulate` starts two ranks."""
+    (core.here / "hello.py").write_text(GREETING)
+    done = core.run("srunbook", "simulate", "--nodes", "1", "--ntasks-per-node", "2", "--", "python", "hello.py")
+
+    assert done.returncode == 0, done.stderr
+    assert {"rank 0 of 2", "rank 1 of 2"} <= {line.split("] ")[-1].split(": ")[-1] for line in done.stdout.splitlines()}
+
+
+def test_generate(core):
+    """`srunbook generate` writes a script for each site, so the template and the sites are in the wheel."""
+    for site in ("generic", "raven"):
+        done = core.run("srunbook", "generate", "--profile", "small", "--cluster", site, "--script", "train.py")
+
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("#!/bin/bash\n#")
+
+
+def test_verify(core):
+    """`srunbook verify` judges a folder of results where there is no sacct: a rank that did not end has failed."""
+    results = core.here / "results" / "run_17"
+    results.mkdir(parents=True)
+    (results / "rank_0.log").write_text("rank 0/1 start host=node1 job=17\n")
+    done = core.run("srunbook", "verify", "results/run_17")
+
+    assert done.returncode == 37, done.stderr  # UNFINISHED
+    assert "rank 0" in done.stdout
+
+
+def test_cluster_status(core):
+    """`srunbook cluster status` says that there is no cluster of that name."""
+    done = core.run("srunbook", "cluster", "status", "--name", "no-such-cluster")
+
+    assert done.returncode != 0
+    assert "no-such-cluster" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rooms_without_an_extra(core):
+    """The rooms of the core import where no framework is installed, and bring none."""
+    core.imports(*CORE)
+
+    assert core.run("python", "-c", "import numpy").returncode != 0
+
+
+@pytest.mark.parametrize(
+    "extra", [name if name == "checkpoint" else pytest.param(name, marks=pytest.mark.full) for name in ROOMS]
+)
+def test_rooms_with_their_extra(extra, wheel, tmp_path):
+    """A room imports where only its extra is installed."""
+    Installed(tmp_path, wheel, extra).imports(*ROOMS[extra])
