@@ -115,6 +115,29 @@ def test_signal_to_one_rank(program, tmp_path, name, numbers, said, layout):
     assert Checkpoints(tmp_path / "saved").restore().tensors["mine"].tolist() == [step] * len(result.ranks)
 
 
+LEAVE = """
+import atexit
+class Model:
+    def __del__(self):
+        print("model freed: group", dist.is_initialized(), flush=True)
+def main():
+    model, stop = Model(), StopSignal()
+    os.kill(os.getpid(), signal.SIGTERM)
+    if stop.requested(1):
+        stop.leave()
+atexit.register(lambda: print("end: group", dist.is_initialized(), flush=True))
+main()
+"""
+
+
+def test_leave_frees_the_model_before_the_process_group(program, tmp_path):
+    """A model in DistributedDataParallel must not be the last to hold the group: freeing both at once can hang."""
+    result = simulate.run([*program(framework("torch") + LEAVE), str(tmp_path)], ntasks_per_node="2", timeout=90)
+
+    assert result.returncode == EXIT_STOPPED, result.output
+    assert [rank.output.splitlines() for rank in result.ranks] == [["model freed: group True", "end: group False"]] * 2
+
+
 @pytest.fixture(scope="module")
 def without_agreement(tmp_path_factory):
     """Start a run that hangs, and let it wait while other tests run; yield its directory and its future result."""

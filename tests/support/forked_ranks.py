@@ -6,6 +6,7 @@ standard output answers. What torchrun would do besides (find the nodes, kill th
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import runpy
@@ -16,6 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+
+TIMEOUT = 60.0
+"""Seconds after which ranks are killed that have not ended."""
 
 
 def free_port() -> int:
@@ -31,6 +36,7 @@ def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> No
     try:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder / f"{name}.{rank}", os.O_WRONLY | os.O_CREAT), number)
+        faulthandler.dump_traceback_later(TIMEOUT - 5, file=2)  # where a rank stands that hangs
         world = order["nodes"] * order["processes"]
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % order["processes"])}
         os.environ |= {"LOCAL_WORLD_SIZE": str(order["processes"]), "OMP_NUM_THREADS": "1"}
@@ -54,7 +60,7 @@ def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> No
         os._exit(status)
 
 
-def run(order: dict[str, Any], timeout: float = 60.0) -> list[dict[str, Any]]:
+def run(order: dict[str, Any], timeout: float = TIMEOUT) -> list[dict[str, Any]]:
     """Run a program on all ranks; kill those that have not ended in time."""
     port = free_port()
     with tempfile.TemporaryDirectory() as name:

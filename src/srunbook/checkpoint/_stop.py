@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -112,8 +113,8 @@ class StopSignal:
         if wanted and _process_id() == 0:
             requeue_job()
         _largest(0)
-        if distributed := _torch_distributed():
-            distributed.destroy_process_group()  # without it, gloo may abort at the end of the interpreter
+        if _torch_distributed():
+            atexit.register(_destroy_process_group)
         raise SystemExit(EXIT_STOPPED)
 
     def close(self) -> None:
@@ -168,6 +169,16 @@ def _torch_distributed() -> Any:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed if distributed.get_world_size() > 1 else None
+
+
+def _destroy_process_group() -> None:
+    """End the threads of gloo: a thread that still has a tensor to free aborts the process as Python cleans up.
+
+    Not before the program has unwound. A model in `DistributedDataParallel` holds on to the process group. If it is
+    the last to do so, it waits for these threads with Python's lock in its hands, and they may be waiting for the lock.
+    """
+    if distributed := _torch_distributed():
+        distributed.destroy_process_group()
 
 
 def _jax_processes() -> int:
