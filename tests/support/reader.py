@@ -238,7 +238,7 @@ class Reader:
         """
 
         def shape(line: str) -> str:
-            numbers = r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|\b[0-9a-f]{64}\b|[\d.:]*\d[\d.:]*|\bnode\w+"
+            numbers = r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|\b[0-9a-f]{64}\b|(?<=params=)[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+"
             numbered = re.sub(numbers, "#", line)
             # XLA appends which kinds of errors it has seen in any order, and one of several that it ends with.
             named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*", "", numbered)
