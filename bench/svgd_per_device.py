@@ -14,7 +14,7 @@ import statistics
 from pathlib import Path
 
 from helpers.clusters import boot
-from svgd_scaling import ROWS, SETTINGS, job, slowest, write
+from helpers.svgd_jobs import ROWS, SETTINGS, job, slowest, write
 
 from srunbook import cluster
 from srunbook.measurements import Configuration

@@ -14,30 +14,20 @@ import argparse
 import json
 import math
 import os
-import re
 import statistics
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from helpers.clusters import boot
-from helpers.typed import typed
+from helpers.svgd_jobs import ROWS, SETTINGS, WIDTH, D, Setting, job, slowest, write
 
-import srunbook
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, read_measurement
 
 RESULT = Path(__file__).resolve().parent / "results" / "svgd_scaling.json"
-D, WIDTH = 8, 4
-"""Dimension of the particles, and bytes of a number."""
-
-ROWS = 20
-"""Genealogies in the data."""
-
 PERIOD = 0.1
 """Seconds of the period in which Linux deals out a quota: what is left of it then waits for the next one."""
 
@@ -56,32 +46,6 @@ MOST_CPUS = 0.95
 STRONG, SHORT = 4096, 256
 WEAK = 2560
 """Particles in all, and for each node."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A cluster, and what is measured on it.
-
-    Args:
-        link: Rate of each node's link.
-        nodes: Number of nodes.
-        quota: Share of a CPU that each of them has.
-        counts: Numbers of nodes to measure with.
-        repeats: How often.
-    """
-
-    link: str
-    nodes: int
-    quota: float
-    counts: tuple[int, ...]
-    repeats: int
-
-
-SETTINGS = (
-    Setting("100mbit", 2, 0.9, (1, 2), 7),
-    Setting("10mbit", 2, 0.9, (2,), 3),
-    Setting("100mbit", 4, 0.45, (1, 2, 4), 3),
-)
 
 
 @dataclass(frozen=True)
@@ -127,27 +91,6 @@ def doubts(setting: Setting, constants: Constants, nodes: int, n: int) -> str:
     if at_once > MOST_STALL * predicted:
         found.append(f"{1e3 * at_once:.0f} ms of bytes, of {1e3 * predicted:.0f} ms, may pass at once")
     return "no: " + " and ".join(found) if found else "yes"
-
-
-def job(state: State, nodes: int, *options: str) -> list[dict[str, float]]:
-    """Run one job; return what each rank measured."""
-    names = ",".join(f"node{n}" for n in range(1, nodes + 1))
-    step = ["srun", f"--nodes={nodes}", "-w", names, "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    program = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/ranks/svgd_step.py", *options]
-    environ = ["JAX_COMPILATION_CACHE_DIR=/home/alice/compiled", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"]
-    environ += ["PYTHONPATH=/opt/srunbook/bench"]
-    begin = time.monotonic()
-    result = cluster.capture(state, [*step, "--export=ALL," + ",".join(environ), *program], timeout=300)
-    ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
-    if result.returncode != 0 or len(ranks) != nodes:
-        raise SystemExit(f"{' '.join(program)}: status {result.returncode}\n{result.stdout}{result.stderr}")
-    print(f"  a job on {nodes} nodes took {time.monotonic() - begin:.1f} s", flush=True)
-    return [rank["samples"] for rank in ranks]
-
-
-def slowest(ranks: list[dict[str, float]]) -> dict[str, float]:
-    """Return the largest sample of all ranks, for each quantity."""
-    return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
 
 
 def fit(state: State, rounds: int) -> tuple[Constants, dict[str, list[float]]]:
@@ -247,25 +190,6 @@ def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, lis
 def place(row: Configuration) -> tuple[Any, ...]:
     """Return the cluster that a row was measured on."""
     return tuple(row.parameters[name] for name in ("link", "cluster_nodes", "quota"))
-
-
-def write(path: Path, rows: list[Configuration], slurm: str, **parameters: object) -> None:
-    """Write a result with what all runs of the model on this cluster share."""
-    measurement = Measurement.taken_now(
-        typed(),
-        rows,
-        versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "slurm": slurm},
-        parameters={
-            "model": "coalescent heights",
-            "genealogies": ROWS,
-            "d": D,
-            "threads": 1,
-            "order": "in turn",
-            "across_ranks": "maximum",
-            **parameters,
-        },
-    )
-    write_measurement(path, measurement)
 
 
 def main() -> None:

@@ -165,6 +165,7 @@ class Runner:
 def configuration(fault: Fault, outcome: Outcome) -> Configuration:
     """Write an outcome as raw samples."""
     parameters: dict[str, Any] = {
+        "rows": "fault",
         "room": fault.room,
         "file": fault.file,
         "tier": fault.tier,
@@ -176,6 +177,22 @@ def configuration(fault: Fault, outcome: Outcome) -> Configuration:
     }
     samples = {"caught": [1.0 if outcome.caught_by else 0.0], "seconds": [round(outcome.seconds, 1)]}
     return Configuration(fault.name, parameters, samples)
+
+
+def sums(found: Sequence[Configuration]) -> list[Configuration]:
+    """Count the faults of each room, and those that were caught: what a page shows."""
+    rooms: dict[str, list[Configuration]] = {}
+    for one in found:
+        rooms.setdefault(one.parameters["room"], []).append(one)
+    rooms = {**dict(sorted(rooms.items())), "all": list(found)}
+    return [
+        Configuration(
+            f"room {room}",
+            {"rows": "room", "room": room},
+            {"faults": [float(len(ones))], "caught": [sum(one.samples["caught"][0] for one in ones)]},
+        )
+        for room, ones in rooms.items()
+    ]
 
 
 def earlier(options: argparse.Namespace, faults: Sequence[Fault]) -> dict[str, Configuration]:
@@ -221,7 +238,7 @@ def write(options: argparse.Namespace, configurations: list[Configuration]) -> N
     with contextlib.chdir(options.root):
         measurement = Measurement.taken_now(
             "nox -s mutants",
-            configurations,
+            [*configurations, *sums(configurations)],
             versions={"pytest": pytest.__version__},
             parameters={"minutes": options.minutes},
         )

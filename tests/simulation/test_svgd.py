@@ -55,25 +55,24 @@ def oracles(how, processes, devices, counts):
     ]
 
 
-LAYOUTS = [
-    (1, 4, (3,)),
-    (2, 2, (4,)),
-    pytest.param(1, 4, (1, 2, 3, 4), marks=pytest.mark.full),
-    pytest.param(4, 1, (4,), marks=pytest.mark.full),
-]
-"""Processes, devices of each, and the numbers of devices that take part."""
+TWO = (("right", 1, 4, (3,)), ("short", 2, 2, (4,)))
+ALL = (("right", 1, 4, (1, 2, 3, 4)), ("right", 2, 2, (4,)), ("right", 4, 1, (4,)))
+"""What is computed, processes, devices of each, and the numbers of devices that take part."""
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize(("processes", "devices", "counts"), LAYOUTS)
-def test_exact_answers(processes, devices, counts):
+@pytest.mark.parametrize(
+    ("how", "processes", "devices", "counts"),
+    [*TWO, *(pytest.param(*layout, marks=pytest.mark.full) for layout in ALL)],
+)
+def test_exact_answers(how, processes, devices, counts):
     """All exact answers come out in both precisions, with both exchanges, on several devices and processes."""
-    ranks = oracles("right", processes, devices, counts)
+    ranks = oracles(how, processes, devices, counts)
 
     assert len(ranks) == processes
     for rows in ranks:
         assert {row["devices"] for row in rows} == set(counts)
-        assert len(rows) == 4 * len(counts)
+        assert len(rows) == (2 if how == "short" else 4) * len(counts)
         assert {(row["devices"], row["kind"]) for row in rows if "shares" in row} == {
             (count, kind) for count in counts for kind in LIMITS
         }
@@ -81,20 +80,17 @@ def test_exact_answers(processes, devices, counts):
             assert too_far(row) == [], row
 
 
-ALL = ((1, 4, (1, 2, 3, 4)), (2, 2, (4,)), (4, 1, (4,)))
-
-
 @pytest.mark.timeout(1200)  # where it runs without the test above
 @pytest.mark.parametrize(
     ("layouts", "rows"),
     [
-        pytest.param(((1, 4, (3,)), (2, 2, (4,))), 2 * (1 + 2), id="two"),
+        pytest.param(TWO, 2 * 1 + 1 * 2, id="two"),
         pytest.param(ALL, 2 * (4 + 2 + 4), id="all", marks=pytest.mark.full),
     ],
 )
 def test_the_same_on_all_layouts(layouts, rows):
     """A run with 13 particles, which no layout divides evenly, ends in the same place on all layouts."""
-    ranks = [found for layout in layouts for found in oracles("right", *layout)]
+    ranks = [found for layout in layouts for found in oracles(*layout)]
 
     for kind, limit in LIMITS.items():
         sums = [row["errors"]["checksum"] for found in ranks for row in found if row["kind"] == kind]

@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-
 TIMEOUT = 60.0
 """Seconds after which ranks are killed that have not ended."""
 

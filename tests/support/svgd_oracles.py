@@ -2,6 +2,7 @@
 
     python svgd_oracles.py right 4       # on 4 devices; prints JSON: how far each result is from what it should be
     python svgd_oracles.py right 1 2 3   # of a single process, on the first 1, 2 and 3 of its devices
+    python svgd_oracles.py short 4       # each precision with one of the exchanges
     python svgd_oracles.py wrong-sign 1  # with particles that attract each other
 
 Several processes share all their devices.
@@ -21,7 +22,7 @@ SHARE = 0.05
 """By how much of it a mean, a standard deviation or a variance may differ from what it should be."""
 
 LONG = (("float32", "all_gather"), ("float64", "ring"))
-"""Precision and exchange of what takes longest: each once on each layout, and not each with each."""
+"""Precision and exchange of what takes longest: each once on each layout, and not each with each; all of `short`."""
 
 
 def too_far(row: dict[str, Any]) -> list[str]:
@@ -190,10 +191,12 @@ def main() -> None:
         for kind in ("float32", "float64"):
             jax.config.update("jax_enable_x64", kind == "float64")
             for exchange in ("all_gather", "ring"):
+                if sys.argv[1] == "short" and (kind, exchange) not in LONG:
+                    continue
                 for count in counts:
                     mesh = Mesh(np.array(devices[:count]), ("x",))
                     row = {"devices": count, "kind": kind, "exchange": exchange, "errors": errors(mesh, kind, exchange)}
-                    if sys.argv[1] == "right" and (kind, exchange) in LONG:
+                    if sys.argv[1] != "wrong-sign" and (kind, exchange) in LONG:
                         row["shares"] = distributions(mesh, kind, exchange)
                     sys.stdout.write("oracle " + json.dumps(row) + "\n")
                     sys.stdout.flush()
