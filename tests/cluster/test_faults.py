@@ -21,6 +21,40 @@ def test_drop_and_heal(healed, as_user):
     assert as_user(*command).splitlines() == ["node2 answers", "node3 answers", "ctl answers"]
 
 
+DATAGRAMS = """
+import os, socket, sys, time
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == "send":
+    while True:
+        end.sendto(b"x", (sys.argv[2], 7779))
+        open("sending", "w").close()
+        time.sleep(0.05)
+while not os.path.exists("sending"):
+    time.sleep(0.05)
+end.bind(("0.0.0.0", 7779))
+end.settimeout(2)
+try:
+    end.recv(1)
+    print("heard")
+except TimeoutError:
+    print("nothing")
+"""
+
+
+@pytest.mark.parametrize(("here", "there"), [("node1", "node2"), ("node2", "node1")])
+def test_drop_in_both_directions(healed, as_user, here, there):
+    """What a node sends does not arrive at the other, whichever of them was named first; after `heal` it does."""
+    home = healed.folder / "home" / "alice"
+    (home / "datagrams.py").write_text(DATAGRAMS)
+    send, hear = f"srun -w {here} python3 datagrams.py send {there}", f"srun -w {there} python3 datagrams.py hear"
+    command = ["bash", "-c", f"rm -f sending; {send} & {hear}; kill $!; wait"]
+    faults.drop(healed, ["node1", "node2"])
+
+    assert as_user(*command).split() == ["nothing"]
+    faults.heal(healed)
+    assert as_user(*command).split() == ["heard"]
+
+
 def test_drop_breaks_an_open_connection(healed, as_user, until):
     """A connection that is open when traffic is dropped goes silent: no reset, no end, only a timeout."""
     program = (

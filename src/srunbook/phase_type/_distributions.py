@@ -4,8 +4,9 @@ from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,6 +35,18 @@ def _tree(cls: type[_Chain]) -> type[_Chain]:
 
     jax.tree_util.register_pytree_node(cls, lambda chain: ([getattr(chain, name) for name in names], None), unflatten)
     return cls
+
+
+def _compiled(method: Callable[[_Chain, Any], Array]) -> Callable[[_Chain, Any], Array]:
+    """Compile a method once for each shape: where it is called outside of jit, JAX compiles each operation else."""
+    once = jax.jit(method)
+
+    @functools.wraps(method)
+    def call(chain: _Chain, x: Any) -> Array:
+        result: Array = once(chain, x)
+        return result
+
+    return call
 
 
 def _points(x: Any, like: Array) -> Array:
@@ -113,6 +126,7 @@ class Continuous:
         logs = log_series(initial, matrix, ends, mean.reshape(-1), True).reshape(times.shape)
         return jnp.where(usable, logs, jnp.nan)
 
+    @_compiled
     def log_prob(self, t: Any) -> Array:
         """Compute the log density at times t of any shape, by uniformization (Jensen 1953); -inf where t < 0.
 
@@ -126,12 +140,14 @@ class Continuous:
         """Compute the density at times t of any shape."""
         return jnp.exp(self.log_prob(t))
 
+    @_compiled
     def log_survival(self, t: Any) -> Array:
         """Compute the log of the probability that absorption comes after t: initial exp(T t) 1."""
         scale, matrix, _ = self._jumps()
         logs = self._series(t, scale, self.initial, matrix, jnp.ones_like(self.initial))
         return jnp.where(_points(t, self.rates) < 0, 0, jnp.minimum(logs, 0))
 
+    @_compiled
     def log_cdf(self, t: Any) -> Array:
         """Compute the log of the probability that absorption comes by t, with all its digits where that is small.
 
@@ -263,6 +279,7 @@ class Discrete:
         terms = _points(k, self.steps)
         return log_series(initial, matrix, ends, terms.reshape(-1), False).reshape(terms.shape)
 
+    @_compiled
     def log_prob(self, k: Any) -> Array:
         """Compute the log probability of exactly k steps, initial P^(k-1) (1 - P 1), for numbers k of any shape."""
         number = _points(k, self.steps)
@@ -275,6 +292,7 @@ class Discrete:
         """Compute the probability of exactly k steps."""
         return jnp.exp(self.log_prob(k))
 
+    @_compiled
     def log_survival(self, k: Any) -> Array:
         """Compute the log of the probability of more than k steps: initial P^k 1."""
         number = jnp.floor(_points(k, self.steps))
@@ -282,6 +300,7 @@ class Discrete:
         logs = self._series(at, self.initial, _not_negative(self.steps), jnp.ones_like(self.initial))
         return jnp.where(number < 0, 0, jnp.minimum(logs, 0))
 
+    @_compiled
     def log_cdf(self, k: Any) -> Array:
         """Compute the log of the probability of at most k steps, exact where it is small; -inf where k < 1."""
         number = jnp.floor(_points(k, self.steps))
