@@ -89,14 +89,15 @@ class Runner:
         seconds: Time for each fault.
         cluster: What the names of clusters begin with.
         folder: An empty folder.
+        nodes: Whether a fault is one of the tier `slurm`.
     """
 
-    def __init__(self, root: Path, seconds: float, cluster: str, folder: Path) -> None:
+    def __init__(self, root: Path, seconds: float, cluster: str, folder: Path, *, nodes: bool) -> None:
         self.root = root
         self.seconds = seconds
         self.cluster = cluster
         self.folder = folder
-        self.sound = Tree(root, folder / "sound")
+        self.sound = Tree(root, folder / "sound", nodes=nodes)
         if self.sound.pytest("--version", seconds=None) != pytest.ExitCode.OK:
             raise MutantError(f"pytest does not start in a copy of {root}:\n{self.sound.tail()}")
         self.passes: dict[tuple[str, ...], bool] = {}
@@ -105,7 +106,7 @@ class Runner:
         """Run the tests of a fault until one fails."""
         outcome = Outcome()
         with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as name:
-            tree = Tree(self.root, Path(name) / "mutant")
+            tree = Tree(self.root, Path(name) / "mutant", nodes=fault.tier == "slurm")
             fault.put_into(tree.path)
             for target in tests_of(fault, self.root):
                 if outcome.caught_by or outcome.limited:
@@ -201,7 +202,7 @@ def earlier(options: argparse.Namespace, faults: Sequence[Fault]) -> dict[str, C
         return {}
     keys = {fault.name: fault.key for fault in faults}
     known = read_measurement(options.result).configurations
-    return {item.name: item for item in known if keys.get(item.name) == item.parameters.get("key")}
+    return {item.name: item for item in known if item.name in keys and keys[item.name] == item.parameters.get("key")}
 
 
 def run_faults(options: argparse.Namespace) -> None:
@@ -214,10 +215,10 @@ def run_faults(options: argparse.Namespace) -> None:
     found = earlier(options, everything)
     deadline = time.monotonic() + 3600 * options.limit_hours
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as name:
-        runner = Runner(root, 60 * options.minutes, options.cluster, Path(name))
-        for fault in faults:
-            if fault.name in found:
-                continue
+        left = [fault for fault in faults if fault.name not in found]
+        nodes = any(fault.tier == "slurm" for fault in left)
+        runner = Runner(root, 60 * options.minutes, options.cluster, Path(name), nodes=nodes)
+        for fault in left:
             if time.monotonic() > deadline:
                 print(f"{options.limit_hours:g} h are over: go on with --add", file=sys.stderr)
                 break

@@ -22,7 +22,9 @@ GRACE_SECONDS = 10.0
 """How long pytest may take to take down what its tests have started."""
 
 
-MOUNTED = 'mount --bind "$2/.nox" "$1/.nox"; mount --rbind "$1" "$2"; cd "$2"; shift 2; exec "$@"'
+MOUNTED = (
+    '[ -e "$1/.nox/env" ] || mount --bind "$2/.nox" "$1/.nox"; mount --rbind "$1" "$2"; cd "$2"; shift 2; exec "$@"'
+)
 """Puts a copy of the tree, with the environment in it, over the checkout; nobody outside of this process sees it."""
 
 
@@ -145,10 +147,11 @@ class Tree:
 
     Args:
         root: The tree.
-        folder: An empty folder.
+        folder: An empty folder, on the same disk if there are nodes.
+        nodes: Whether nodes of a cluster are to see the environment. They see no mounts in the tree, so it is linked.
     """
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, *, nodes: bool = False) -> None:
         self.path = folder / "tree"
         self.scratch = folder / "scratch"
         self.scratch.mkdir(parents=True)
@@ -161,6 +164,8 @@ class Tree:
         inside.unlink(missing_ok=True)
         if sys.platform == "linux" and os.geteuid() == 0:
             inside.mkdir()
+            if nodes:
+                shutil.copytree(sys.prefix, inside / "env", symlinks=True, copy_function=os.link)
             self.place = environment.parent
             self.prefix = ["unshare", "--mount", "sh", "-ec", MOUNTED, "sh", *map(str, (self.path, self.place))]
         else:

@@ -52,6 +52,10 @@ WRONG = {
     ),
     "parameter": (directive("measured-table", ":parameters: gpus"), "'two' has no parameter 'gpus'; it has nodes, way"),
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
+    "no-row-of-both": (
+        directive("measured-table", ":where: nodes=4, way=pmap"),
+        "no configuration has nodes=4, way=pmap",
+    ),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
     "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
     "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json, equal.json"),
