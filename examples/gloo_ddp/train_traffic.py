@@ -1,7 +1,7 @@
 """Forecasts the speeds of a freeway's sensors for the next hour, trained by DDP on CPU nodes with gloo.
 
     python train_traffic.py --epochs 2 --results results/alone
-    srunbook simulate --nodes 2 -- python train_traffic.py --results results/two_nodes
+    srunbook simulate --nodes 2 -- python train_traffic.py --epochs 3 --results results/two_nodes
     sbatch ddp_2node_cpu.sbatch
 
 You should now see a line for each epoch, and a val_mae at the end that is smaller than that of both baselines.

@@ -1,7 +1,7 @@
 """Distributed SVGD with what a long job needs: options, progress, checkpoints, stop signals, rank lines.
 
     python slurm_multinode_example.py --steps 100
-    srunbook simulate --nodes 2 --ntasks-per-node 2 -- python slurm_multinode_example.py
+    srunbook simulate --nodes 2 -- python slurm_multinode_example.py
     sbatch slurm_multinode.sbatch
 
 Two unknowns of a population: the rate at which two lineages join, and the rate of mutations. Given are,

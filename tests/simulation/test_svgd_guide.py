@@ -185,7 +185,7 @@ def test_stop_and_resume(tmp_path: Path, program: Any) -> None:
 
     steps = f"--steps={step + 40}"
     again = full_example(steps, saved, f"--output={tmp_path / 'again.npz'}", nodes=1)
-    whole = full_example(steps, f"--checkpoint-dir={tmp_path / 'whole'}", f"--output={tmp_path / 'whole.npz'}")
+    whole = full_example(steps, f"--checkpoint-dir={tmp_path / 'whole'}", f"--output={tmp_path / 'whole.npz'}", nodes=1)
 
     assert again.returncode == whole.returncode == 0, again.failure or whole.failure
     assert again.output.index(f"goes on after step {step}, from") < again.output.index(f"went on after step {step}")

@@ -3,7 +3,7 @@
     python svgd_oracles.py right 4       # on 4 devices; prints JSON: how far each result is from what it should be
     python svgd_oracles.py right 1 2 3   # of a single process, on the first 1, 2 and 3 of its devices
     python svgd_oracles.py short 4       # each precision with one of the exchanges
-    python svgd_oracles.py wrong-sign 1  # with particles that attract each other
+    python svgd_oracles.py wrong-sign 1  # the same with particles that attract each other
 
 Several processes share all their devices.
 """
@@ -191,7 +191,7 @@ def main() -> None:
         for kind in ("float32", "float64"):
             jax.config.update("jax_enable_x64", kind == "float64")
             for exchange in ("all_gather", "ring"):
-                if sys.argv[1] == "short" and (kind, exchange) not in LONG:
+                if sys.argv[1] != "right" and (kind, exchange) not in LONG:
                     continue
                 for count in counts:
                     mesh = Mesh(np.array(devices[:count]), ("x",))
