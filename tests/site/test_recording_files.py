@@ -71,19 +71,6 @@ def test_wrong_recording(tmp_path, data, complaint):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"), [(None, "no such file"), ("{", "not JSON"), ("[" * 100_000, "not JSON")]
-)
-def test_unreadable_file(tmp_path, text, complaint):
-    """A missing file, and one that is not JSON, are named with their path."""
-    path = tmp_path / "a.json"
-    if text is not None:
-        path.write_text(text)
-
-    with pytest.raises(RecordingError, match=f"a.json: {complaint}"):
-        read_recording(path)
-
-
 def test_comparison_masks_what_may_vary():
     """What a mask names may differ between two runs, and nothing else."""
     masks = [Mask(r"pid \d+", "pid <pid>", "a fresh process each time")]
