@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from fnmatch import fnmatchcase
@@ -86,6 +87,12 @@ class Named(ast.NodeVisitor):
         self.generic_visit(node)
 
 
+@functools.cache
+def patterns_of(test: Path) -> frozenset[str]:
+    """Return what a test names."""
+    return frozenset(Named(test).patterns)
+
+
 def executed(root: Path, names: set[str]) -> set[str]:
     """Return the files that a driver started when the site was built, or that a test of their folder names.
 
@@ -93,8 +100,8 @@ def executed(root: Path, names: set[str]) -> set[str]:
     """
     found = {path.relative_to(root).as_posix() for path in gallery_guard.executed(root)}
     for folder, places in EXECUTING.items():
-        tests = [path for place in places for path in (root / place).rglob("*.py")]
-        patterns = set().union(*(Named(path).patterns for path in tests))
+        tests = {path for place in places for path in (root / place).rglob("*.py")}
+        patterns = set().union(*map(patterns_of, tests))
         found |= {
             name for name in names if any(fnmatchcase(name, text) for text in patterns) and name.startswith(folder)
         }

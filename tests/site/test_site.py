@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -75,9 +77,13 @@ class Page(HTMLParser):
             self.code.append(data)
 
 
+page_of = functools.cache(Page)
+"""The page of a text: several tests ask for the same."""
+
+
 def pages(site: Path) -> dict[Path, Page]:
     """Return all pages of a site."""
-    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    return {path: page_of(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
 
 def broken_links(site: Path) -> tuple[list[str], int]:
@@ -87,6 +93,7 @@ def broken_links(site: Path) -> tuple[list[str], int]:
         What is broken, and how many links were followed.
     """
     all_pages, broken, count = pages(site), [], 0
+    files = {os.fspath(path): path for path in site.rglob("*") if path.is_file()}
     for path, page in all_pages.items():
         for link in page.links + page.loaded:
             parts = urlsplit(link)
@@ -95,10 +102,9 @@ def broken_links(site: Path) -> tuple[list[str], int]:
             if parts.scheme or parts.netloc or link.startswith("data:") or rooted:
                 continue
             count += 1
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if target.is_dir():
-                target /= "index.html"
-            if not target.is_file():
+            place = os.path.normpath(f"{path.parent}/{unquote(parts.path)}") if parts.path else os.fspath(path)
+            target = files.get(place) or files.get(f"{place}/index.html")
+            if target is None:
                 broken.append(f"{path.relative_to(site)}: {link}: no such file")
             elif parts.fragment and target in all_pages and unquote(parts.fragment) not in all_pages[target].ids:
                 broken.append(f"{path.relative_to(site)}: {link}: the page has no such anchor")
