@@ -59,6 +59,8 @@ def uses(driver: Path) -> list[Path]:
         for path, (name, full) in candidates.items():
             if path in found or path == driver or path.name.startswith("plot_") or path.name == "GALLERY_HEADER.rst":
                 continue
+            if path.stem not in text:  # most are not, and a pattern takes longer to find that out
+                continue
             near = path.parent in (at.parent, results)
             named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if near else None
             imported = path.parent == at.parent and re.search(
