@@ -175,7 +175,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def mutants(session: nox.Session) -> None:
-    """Seed the faults of tests/mutants/faults.toml, one at a time, and see which the tests catch. Takes hours."""
+    """Seed the faults of tests/mutants/faults.toml, one at a time; see which the tests catch. Takes half an hour."""
     environment(session)
     python(session, "tests/mutants/run.py", *session.posargs)
 

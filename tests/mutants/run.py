@@ -257,7 +257,7 @@ def parser() -> argparse.ArgumentParser:
     add("--result", type=lambda text: Path(text).resolve(), default=RESULT, help="(default: %(default)s)")
     add("--add", action="store_true", help="keep what the result has, and run the rest")
     add("--limit-hours", type=float, default=4.0, help="begin no fault after this time (default: %(default)s)")
-    add("--minutes", type=float, default=6.0, help="time for each fault (default: %(default)s)")
+    add("--minutes", type=float, default=12.0, help="time for each fault (default: %(default)s)")
     add("--cluster", default="mutants", help="what the names of clusters begin with (default: %(default)s)")
     add("--root", type=Path, default=ROOT, help="the tree (default: %(default)s)")
     return top

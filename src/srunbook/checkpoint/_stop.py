@@ -102,6 +102,9 @@ class StopSignal:
         Rank 0 first asks Slurm to requeue the job, and the others wait for it, so that no rank ends and takes rank 0
         with it before. If Slurm refuses, its answer goes to standard error.
 
+        A torch program's process group is destroyed as Python ends. Have the model in a function, not in a module: it
+        has to be gone by then, or gloo may hang or abort (page "The training is done, and then a rank aborts").
+
         Args:
             requeue: Whether to requeue. By default after SIGUSR1 and SIGUSR2, which a job requests with `--signal`, but
                 not after SIGTERM, which others send: `scancel`, or a preemption that requeues by itself.
