@@ -37,6 +37,7 @@ extensions = [
     "sphinxext.opengraph",
     "notfound.extension",
     # ours, in docs/_ext
+    "code_diff",
     "code_file",
     "recorded",
     "real_files",
@@ -115,7 +116,7 @@ ogp_site_name = "srunbook"
 ogp_social_cards = {"enable": False}
 ogp_description_length = 200
 
-copybutton_exclude = ".linenos, .gp"
+copybutton_exclude = ".linenos, .gp, del, .diff-gap"
 copybutton_selector = "div.code-file pre, div.highlight-console pre, div.highlight-python pre"
 
 notfound_urls_prefix = urlsplit(html_baseurl).path

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 INCLUDED = PageFacts("srunbook_included")
 """Files that each page shows."""
@@ -55,6 +56,23 @@ def pyobject(path: Path, name: str) -> str:
     return textwrap.dedent("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[start - 1 : end]))
 
 
+def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nodes.paragraph:
+    """Make the line above a file: its name, which part of it is shown, and a download.
+
+    Args:
+        env: The build environment, in the middle of reading a page.
+        path: The file.
+        name: Its path from the root of the repository.
+        part: What follows the name.
+    """
+    shown = nodes.literal(name, name, classes=["code-file-name"])
+    return line(
+        nodes.inline("", "", shown, nodes.inline(part, part, classes=["code-file-part"])),
+        nodes.inline("", "", download(env, path, "Download"), classes=["code-file-download"]),
+        classes=["code-file-caption"],
+    )
+
+
 class CodeFile(RepositoryDirective):
     """Shows a file, or the part of it that an option names."""
 
@@ -78,16 +96,7 @@ class CodeFile(RepositoryDirective):
 
         INCLUDED.add(self.env, name)
         box = nodes.container(classes=["code-file"], is_div=True)
-        box += line(
-            nodes.inline(
-                "",
-                "",
-                nodes.literal(name, name, classes=["code-file-name"]),
-                nodes.inline(part, part, classes=["code-file-part"]),
-            ),
-            nodes.inline("", "", download(self.env, path, "Download"), classes=["code-file-download"]),
-            classes=["code-file-caption"],
-        )
+        box += caption(self.env, path, name, part)
         block = nodes.literal_block(text, text, language=language(path), real_file=name)
         lines = self.emphasized(text)
         if lines:

@@ -14,6 +14,10 @@ LIGHT = {
     "color-code": "#f5f7f9",
     "color-emphasis": "#fff8e1",
     "color-emphasis-border": "#b7791f",
+    "color-added": "#e2f4e8",
+    "color-added-border": "#2f8f57",
+    "color-removed": "#fbe9e7",
+    "color-removed-border": "#c2564b",
     "color-api-name": "#0b5a78",
     "color-api-pre-name": "#57606a",
 }
@@ -31,6 +35,10 @@ DARK = {
     "color-code": "#0b0d10",
     "color-emphasis": "#332a14",
     "color-emphasis-border": "#d9a441",
+    "color-added": "#10291a",
+    "color-added-border": "#4fae79",
+    "color-removed": "#331916",
+    "color-removed-border": "#d9776c",
     "color-api-name": "#86cbe6",
     "color-api-pre-name": "#a5adb6",
 }

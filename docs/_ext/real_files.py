@@ -1,8 +1,8 @@
 """Rejects every code block that is not (part of) a real file, and reports which files the pages show.
 
-Every page may show what `code-file`, `recorded` and `failure-message` make, and commands of one line. Three kinds of
-page may show more, and each only what it was made from: a gallery page its example and what it printed, an API page
-the docstrings of `src/`, the page of the command its own help. HTML comes from our directives alone.
+Every page may show what `code-file`, `code-diff`, `recorded` and `failure-message` make, and commands of one line.
+Three kinds of page may show more, and each only what it was made from: a gallery page its example and what it printed,
+an API page the docstrings of `src/`, the page of the command its own help. HTML comes from our directives alone.
 """
 
 from __future__ import annotations

@@ -38,6 +38,9 @@ def faulty(shared_site):
     pages["commands"] = "\n\n".join(f"```console\n$ {command}\n```" for command in COMMANDS)
     pages |= {name: f"```{{code-file}} {body}```" for name, (body, _) in DIRECTIVES.items()}
     pages |= {name: f"```{{recorded}} slurm/job.sbatch\n{option}\n```" for name, (option, _) in MATCHES.items()}
+    for name in ("one", "same"):
+        site.write(f"examples/guide/{name}.py", "def f():\n    pass\n")
+    pages |= {name: f"```{{code-diff}} {body}```" for name, (body, _) in DIFFS.items()}
     for place, example in EXAMPLES.items():
         site.write(place, example)
     for name, where, text in RECORDED_WRONGLY:
@@ -169,6 +172,20 @@ DIRECTIVES = {
 def test_wrong_code_file(faulty, name):
     """A file, section or object that is not there fails the build, and what is there is named."""
     assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(DIRECTIVES[name][1]))
+
+
+DIFFS = {
+    "diff-without-from": ("examples/guide/a.py\n", "name the earlier file"),
+    "diff-from-absent": ("examples/guide/a.py\n:from: examples/guide/z.py\n", "no file 'examples/guide/z.py'"),
+    "diff-of-absent": ("examples/guide/z.py\n:from: examples/guide/a.py\n", "no file 'examples/guide/z.py'"),
+    "diff-of-equals": ("examples/guide/same.py\n:from: examples/guide/one.py\n", "same.py is one.py, byte for byte"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFS)
+def test_wrong_code_diff(faulty, name):
+    """A difference that names no earlier file, an absent one, or an equal one fails the build."""
+    assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(DIFFS[name][1]))
 
 
 # The gallery
