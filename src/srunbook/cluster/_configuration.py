@@ -109,6 +109,8 @@ NodeName={nodes} NodeAddr={address} CPUs={specification.cpus} Boards=1 SocketsPe
 CoresPerSocket={specification.cpus} ThreadsPerCore=1 RealMemory={memory}{gres}{features}
 PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={memory // specification.cpus} State=UP
 PartitionName=batch Default=YES MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
+PartitionName=gpu MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
+PartitionName=cpu MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
 PartitionName=debug MaxTime=00:30:00 PriorityTier=20 PreemptMode=OFF
 PartitionName=preempt MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE
 """

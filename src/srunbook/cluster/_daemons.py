@@ -58,8 +58,9 @@ until sacctmgr --immediate add cluster srunbook >/var/log/slurm/sacctmgr.log 2>&
     [ "$tries" -lt 150 ] || { cat /var/log/slurm/sacctmgr.log >&2; exit 1; }
     sleep 0.1
 done
-sacctmgr --immediate add account research >>/var/log/slurm/sacctmgr.log 2>&1
-sacctmgr --immediate add user "$1,$2" account=research >>/var/log/slurm/sacctmgr.log 2>&1
+sacctmgr --immediate add account research,my-project >>/var/log/slurm/sacctmgr.log 2>&1
+sacctmgr --immediate add user "$1,$2" account=research,my-project defaultaccount=research \
+    >>/var/log/slurm/sacctmgr.log 2>&1
 slurmctld
 """
 """Start the accounting and the controller; its arguments are the users who get an account."""
