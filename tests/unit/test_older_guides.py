@@ -1,4 +1,4 @@
-"""The tables at the end of the guides: what became of all that the guides they grew out of name."""
+"""The tables below docs/about/older-guides: what became of all that the older guides name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from srunbook.cli.verify import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guides"
+TABLES = ROOT / "docs" / "about" / "older-guides"
 
 
 @dataclass(frozen=True)
@@ -20,29 +21,34 @@ class Guide:
 
     Args:
         label: What the labels of its sections begin with.
-        pages: Its pages below docs/guides; the table is on the first.
-        programs: Folder of the programs whose words may be successors as well, or None where only files may.
+        pages: Its pages below docs/guides.
+        table: Its page below docs/about/older-guides, without the suffix.
+        programs: Folders of the files whose words may be successors as well; without one only files may.
         names: Names in the older guide.
     """
 
     label: str
     pages: str
-    programs: str | None
+    table: str
+    programs: tuple[str, ...]
     names: tuple[str, ...]
 
     @property
-    def paths(self) -> list[Path]:
-        """Return its pages."""
-        return sorted(GUIDES.glob(self.pages), key=lambda path: path.stem != "index")
+    def text(self) -> str:
+        """Return the text of all its pages."""
+        paths = sorted(GUIDES.glob(self.pages))
+        assert paths, self.pages
+        return "".join(path.read_text(encoding="utf-8") for path in paths)
 
     @property
-    def text(self) -> str:
-        """Return the text of all pages."""
-        return "".join(path.read_text(encoding="utf-8") for path in self.paths)
+    def labels(self) -> set[str]:
+        """Return the labels of its sections, in either markup."""
+        found = re.findall(r"^(?:\((\S+)\)=|\.\. _(\S+):)$", self.text, re.MULTILINE)
+        return {markdown or restructured for markdown, restructured in found}
 
     def successors(self) -> list[tuple[str, str]]:
-        """Return the rows of the table: what stood in the older guide, and what stands for it here."""
-        table = self.paths[0].read_text(encoding="utf-8").split(f"({self.label}-older-guide)=")[1]
+        """Return the rows of the table: what the older guide has, and what replaces it here."""
+        table = (TABLES / f"{self.table}.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| (.+?) \| (.+?) \|.*\|$", table, re.MULTILINE)
         assert rows[0] == ("There", "Here")
         return rows[1:]
@@ -50,8 +56,9 @@ class Guide:
 
 TORCHRUN = Guide(
     "torchrun",
-    "torchrun.md",
-    "examples/torchrun",
+    "torchrun*",
+    "torchrun",
+    ("examples/torchrun",),
     (
         # its files and folders
         *("run_distributed.slurm", "train_distributed.py", "requirements.txt", "checkpoint_epoch_1.pt"),
@@ -81,8 +88,9 @@ TORCHRUN = Guide(
 )
 GLOO = Guide(
     "gloo-ddp",
-    "gloo-ddp.md",
-    None,
+    "gloo-ddp*",
+    "gloo-ddp",
+    (),
     (
         # its files and folders
         *("scripts/run_multinode.sh", "scripts/verify_multinode.sh", "slurm/ddp_2node_cpu.sbatch", "metrics.csv"),
@@ -107,7 +115,8 @@ GLOO = Guide(
 LIGHTNING = Guide(
     "lightning",
     "lightning/*.md",
-    None,
+    "lightning",
+    (),
     (
         # its files
         *("slurm_jobs/multi_node_multi_gpu.sh", "src/train.py"),
@@ -135,7 +144,8 @@ LIGHTNING = Guide(
 SVGD = Guide(
     "svgd",
     "svgd/*.md",
-    "examples/svgd",
+    "svgd",
+    ("examples/svgd",),
     (
         # its files
         *("generate_slurm_script.py", "simple_multinode_example.py", "my_svgd.py", "examples/slurm_configs/"),
@@ -176,7 +186,42 @@ SVGD = Guide(
     ),
 )
 
-GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING, SVGD)
+JAX = Guide(
+    "jax",
+    "jax-multinode*",
+    "jax-multinode",
+    ("examples/jax_multinode", "slurm/jax_multinode"),
+    (
+        # its files
+        *("query_v1.py", "query_v2.py", "allreduce.py"),
+        *("G4N1p4.slurm", "G4N2p2.slurm", "G4N2p4.slurm", "allreduce.slurm"),
+        # its modules and variables
+        *("module load dl", "module load jax/23.10-sif", "JAX_IMAGE", "IMAGE", "SLURM_JOBID", "SLURM_NTASKS"),
+        "SLURM_NNODES",
+        # its options
+        *(
+            "--time",
+            "--ntasks",
+            "--tasks-per-node",
+            "--cpus-per-task",
+            "--gpus",
+            "--gpus-per-node",
+            "--constraint=a100",
+        ),
+        *("srun -u", "singularity run --nv", "num_processes", "local_device_ids"),
+        # its sections
+        *("Why Use Singularity Containers for JAX?", "Loading JAX Module", "Verifying Your Setup"),
+        *("Single Node, Single Process per GPU", "Multi-node with Multiple GPUs per Process"),
+        *("Multi-node with Single GPU per Process", "Distributed All-Reduce Example", "Expected Output"),
+        *("Key Concepts", "Collective Operations", "Device Management", "Process and GPU Mapping Strategies"),
+        *("Best Practices", "Additional Resources", "help@hpc.kaust.edu.sa"),
+        # its troubleshooting
+        *("JAX doesn't see all GPUs", "Distributed initialization hangs", "CUDA out of memory errors"),
+        "Performance doesn't scale linearly",
+    ),
+)
+
+GUIDES_WITH_TABLES = (TORCHRUN, GLOO, LIGHTNING, SVGD, JAX)
 
 SUCCESSORS = [
     pytest.param(guide, *row, id=f"{guide.label}-{row[0][:40]}")
@@ -198,34 +243,34 @@ def test_what_the_older_guide_names_has_a_successor(guide: Guide, name: str) -> 
 
 @pytest.mark.parametrize(("guide", "there", "here"), SUCCESSORS)
 def test_successor_exists(guide: Guide, there: str, here: str) -> None:
-    """What the table points at exists: a file, an entry, a section of the guide, a word of its programs."""
-    folder = ROOT / guide.programs if guide.programs else None
-    programs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py")) if folder else ""
-    targets = re.findall(r"\[\]\(([^)]+)\)", here)
+    """What the table points at exists: a file, a page, a section of the guide, a word of its programs."""
+    files = [path for folder in guide.programs for path in (ROOT / folder).rglob("*.*") if path.suffix != ".pyc"]
+    programs = "".join(path.read_text(encoding="utf-8") for path in files)
+    targets = re.findall(r"\]\(([^)]+)\)", here)
     words = re.findall(r"`([^`]+)`", here)
 
-    assert targets or words
+    assert targets or words or here.startswith("your site")
     for target in targets:
-        page = guide.paths[0].parent / target
-        assert page.is_file() if target.endswith(".md") else f"({target})=\n" in guide.text, target
+        assert (TABLES / target).is_file() if target.endswith(".md") else target in guide.labels, target
     for word in words:
-        assert (ROOT / word).is_file() if "/" in word else word in programs, word
+        assert (ROOT / word).is_file() if word.startswith(("examples/", "slurm/", "scripts/")) else word in programs, (
+            word
+        )
 
 
 @pytest.mark.parametrize("guide", GUIDES_WITH_TABLES, ids=lambda guide: guide.label)
 def test_links_within_the_guide_have_targets(guide: Guide) -> None:
     """Each label of the guide's own that its pages link to exists."""
-    labels = set(re.findall(r"^\((\S+)\)=$", guide.text, re.MULTILINE))
-
-    assert set(re.findall(rf"\]\(({guide.label}[\w-]*)\)", guide.text)) <= labels
+    assert set(re.findall(rf"\]\(({guide.label}-[\w-]*)\)", guide.text)) <= guide.labels
 
 
 def test_missing_name_and_missing_target_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that no row has, and a row that points nowhere, are failures."""
-    table = "(new-older-guide)=\n| There | Here | Why |\n|---|---|---|\n| `train.py` | [](nowhere) | |\n"
+    table = "| There | Here | Why |\n|---|---|---|\n| `train.py` | [](nowhere) | |\n"
     (tmp_path / "new.md").write_text(table, encoding="utf-8")
     monkeypatch.setitem(globals(), "GUIDES", tmp_path)
-    guide = Guide("new", "new.md", "examples/torchrun", ())
+    monkeypatch.setitem(globals(), "TABLES", tmp_path)
+    guide = Guide("new", "new.md", "new", ("examples/torchrun",), ())
 
     with pytest.raises(AssertionError):
         test_what_the_older_guide_names_has_a_successor(guide, "other.py")
