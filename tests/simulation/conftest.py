@@ -16,6 +16,9 @@ import pytest
 from support.compile_cache import share_compile_cache
 from support.preloaded import preloaded
 
+collect_ignore = ["foreign"]
+"""Other people's programs: they have no doctests, and importing one may start its training."""
+
 GONE_SECONDS = 2.0
 """How long after its end a simulation's processes may still be seen."""
 
