@@ -112,7 +112,7 @@ class CodeDiff(RepositoryDirective):
         INCLUDED.add(self.env, earlier.relative_to(root(self.env)).as_posix())
         added, removed = counted(before.splitlines(), after.splitlines())
         box = nodes.container(classes=["code-file", "code-diff"], is_div=True)
-        box += caption(self.env, path, name, f"from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines")
+        box += caption(self.env, path, name, f", from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines")
         block = diff_block(after, after, language=language(path), real_file=name, before=before)
         self.set_source_info(block)
         box += block
