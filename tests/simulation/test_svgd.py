@@ -232,6 +232,30 @@ def test_different_calls_are_refused(program):
     assert said(result, "ran") == [["5"]] * 2
 
 
+OUTSIDE = """
+from srunbook.svgd import SVGDError
+start = np.arange(1.0, 22.0)[:, None]
+start[17] = -0.5
+try:
+    SVGD(lambda x: 2 * jnp.log(x[0]) - x[0]).run(key, 21, 5, start)
+except SVGDError as error:
+    sys.stdout.write(f"refused {error}\\n")
+    sys.stdout.flush()
+"""
+
+
+def test_density_that_is_not_finite_on_another_process(program):
+    """All processes end with the same error when a particle of one of them is outside the support of the density."""
+    result = simulate.run([*program(RUN + OUTSIDE), "-", "-"], nodes=2, timeout=90, env={"JAX_NUM_CPU_DEVICES": "2"})
+
+    assert result.returncode == 0, result.failure
+    ((first,), (second,)) = said(result, "refused")
+    assert first == second
+    assert first.startswith(
+        "step 1: 1 of 21 particles have no finite log density or score, first particle 17 at [-0.5]: log density nan"
+    )
+
+
 COORDINATOR = """
 quiet = sampler.run(key, 21, 25).particles
 for progress in (info.is_coordinator, not info.is_coordinator):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from srunbook.distributed import Place, find_place
+from srunbook.simulate._checks import derived_ports, fresh_job_id
 
 
 class Processes:
@@ -46,3 +49,18 @@ class Processes:
 def processes() -> Callable[[int], Processes]:
     """Return the class that makes a number of processes."""
     return Processes
+
+
+@pytest.fixture
+def places() -> Iterator[Callable[[int], list[Place]]]:
+    """Make the places of a number of processes on this machine, at a port that no other test or simulation has."""
+    with fresh_job_id(["127.0.0.1"]) as job_id:
+        port = derived_ports(job_id)[0]
+
+        def make(count: int) -> list[Place]:
+            return [
+                find_place({}, coordinator_address=f"127.0.0.1:{port}", num_processes=count, process_id=number)
+                for number in range(count)
+            ]
+
+        yield make

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import socket
@@ -10,59 +9,17 @@ import threading
 import time
 
 import pytest
+from support.meeting import close, met
 
-from srunbook.distributed import DistributedError, find_place
+from srunbook.distributed import find_place
 from srunbook.distributed._connection import Connection
-from srunbook.distributed._deadline import Deadline
 from srunbook.distributed._monitor import Monitor
-from srunbook.distributed._rendezvous import meet, release
-from srunbook.simulate._checks import derived_ports, fresh_job_id
 
 SHORT = 0.4
 """Seconds that a rendezvous waits which does not come about."""
 
 SLACK = 5.0
 """Seconds beyond its timeout that a call may take on a busy machine."""
-
-
-@pytest.fixture
-def places():
-    """Make the places of a number of processes on this machine, at a port that no other test or simulation has."""
-    with fresh_job_id(["127.0.0.1"]) as job_id:
-        port = derived_ports(job_id)[0]
-
-        def make(count):
-            return [
-                find_place({}, coordinator_address=f"127.0.0.1:{port}", num_processes=count, process_id=number)
-                for number in range(count)
-            ]
-
-        yield make
-
-
-def met(places, timeout=20.0):
-    """Return what each of the processes gets, or the message of its error."""
-    results = {}
-
-    def call(place):
-        try:
-            results[place.process_id] = meet(place, Deadline.after(timeout))
-            release(place, results[place.process_id])
-        except DistributedError as error:
-            results[place.process_id] = str(error)
-
-    threads = [threading.Thread(target=call, args=(place,)) for place in places]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def close(results):
-    for connections in results.values():
-        for connection in connections.values():
-            connection.close()
 
 
 def test_all_come(places):
@@ -270,28 +227,6 @@ def test_another_program(places):
     waiting.join()
 
     assert "belongs to another program" in sent_away[7]
-    assert {rank: sorted(found) for rank, found in results.items()} == {0: [1], 1: [0]}
-    close(results)
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"rank": "x"}\n', b"x" * 9000])
-def test_noise(places, sent):
-    """A port scanner and other noise do not disturb the rendezvous."""
-    two = places(2)
-    results = {}
-    waiting = threading.Thread(target=lambda: results.update(met(two[:1])))
-    waiting.start()
-    for _ in range(200):
-        with contextlib.suppress(ConnectionRefusedError):
-            noise = socket.create_connection((two[0].host, two[0].port))
-            break
-        time.sleep(0.05)
-    with contextlib.suppress(OSError):
-        noise.sendall(sent)
-    results.update(met(two[1:]))
-    waiting.join()
-    noise.close()
-
     assert {rank: sorted(found) for rank, found in results.items()} == {0: [1], 1: [0]}
     close(results)
 

@@ -371,7 +371,7 @@ def test_checkpoint_of_an_earlier_version(tmp_path, saved):
 
 def test_scores_that_are_not_finite():
     """A log density without finite gradient ends the run, with the step and the number of particles."""
-    with pytest.raises(SVGDError, match=r"step 1: the score of 1 of 20 particles is not finite"):
+    with pytest.raises(SVGDError, match=r"step 1: 1 of 20 particles have no finite log density or score"):
         SVGD(lambda x: jnp.log(x[0])).run(KEY, 20, 3, np.arange(20.0)[:, None])
 
 
@@ -401,21 +401,50 @@ def test_slow_processes(seconds, slow):
     ("options", "run", "message"),
     [
         ({"bandwidth": "mean"}, (), r"bandwidth='mean': it is 'median' or 'exact_median', a number"),
-        ({"bandwidth": -1.0}, (), r"bandwidth=-1\.0.*larger than 0"),
+        ({"bandwidth": -1.0}, (), r"bandwidth=-1\.0: a squared length is a number larger than 0"),
         ({"kernel": "imq"}, (), r"kernel='imq': it is 'rbf' or 'linear'"),
         ({"exchange": "ringg"}, (), r"exchange='ringg': it is 'all_gather' or 'ring'"),
         ({"dim": 0}, (), r"dim=0"),
         ({"mesh": jax.devices()}, (), r"it is a mesh, as in jax\.make_mesh"),
-        ({"dim": 2.0}, (), r"dim=2\.0: it is a whole number, 1 or more, as in dim=2"),
+        ({"dim": 2.0}, (), r"dim=2\.0: it is a whole number, 1 to 2147483647, as in dim=2"),
         ({"optimizer": 0.05}, (), r"optimizer=0\.05: it is one of optax, as in optimizer=optax\.adam\(0\.05\)"),
         ({"data": np.ones(3)}, (), r"only data= is given"),
         ({"log_likelihood": normal}, (), r"only log_likelihood= is given"),
         ({"data": (np.ones(3), np.ones(2)), "log_likelihood": normal}, (), r"\[2, 3\] rows"),
-        ({"data": np.ones(3), "log_likelihood": normal, "batch_size": 4}, (), r"batch_size=4 of 3 rows"),
+        ({"data": np.ones(3), "log_likelihood": normal, "batch_size": 4}, (), r"batch_size=4: .* 1 to 3"),
+        (
+            {"data": np.ones(3), "log_likelihood": normal, "batch_size": 2.5},
+            (),
+            r"batch_size=2\.5: it is a whole number",
+        ),
+        (
+            {"data": np.ones(3), "log_likelihood": normal, "batch_size": True},
+            (),
+            r"batch_size=True: it is a whole number",
+        ),
+        (
+            {"data": np.ones(3), "log_likelihood": normal, "batch_size": "2"},
+            (),
+            r"batch_size='2': it is a whole number",
+        ),
+        ({"batch_size": 2}, (), r"batch_size=2: .*data="),
+        ({"dim": True}, (), r"dim=True: it is a whole number"),
+        ({"dim": 2}, (True, 5), r"n_particles=True: it is a whole number"),
+        ({"dim": 2}, (np.bool_(True), 5), r"n_particles=.*True.*: it is a whole number"),
+        ({"dim": 2}, (10, True), r"n_steps=True: it is a whole number"),
+        ({"dim": 2}, (10, 2**31), r"n_steps=2147483648: it is a whole number, 0 to 2147483647"),
+        ({"dim": 2}, (10, math.nan), r"n_steps=nan: it is a whole number"),
+        ({"dim": 2}, (10, "5"), r"n_steps='5': it is a whole number"),
+        ({"bandwidth": True}, (), r"bandwidth=True: a squared length is a number"),
+        ({"bandwidth": None}, (), r"bandwidth=None: a squared length is a number"),
+        ({"bandwidth": math.nan}, (), r"bandwidth=nan: a squared length is a number"),
+        ({"bandwidth": 10**400}, (), r"bandwidth=1000+: a squared length is a number"),
+        ({"bandwidth": 1j}, (), r"bandwidth=1j: a squared length is a number"),
+        ({"bandwidth": np.ones(2)}, (), r"bandwidth=array\(\[1\., 1\.\]\): a squared length is a number"),
         ({}, (10, 5), r"initial= and dim= are both missing"),
         ({"dim": 2}, (0, 5), r"n_particles=0"),
         ({"dim": 2}, (10, -1), r"n_steps=-1"),
-        ({"dim": 2}, (10, 1e3), r"n_steps=1000\.0: it is a whole number, 0 or more, as in n_steps=1000"),
+        ({"dim": 2}, (10, 1e3), r"n_steps=1000\.0: it is a whole number, 0 to 2147483647, as in n_steps=1000"),
         ({"dim": 2}, (10.0, 5), r"n_particles=10\.0: it is a whole number"),
         ({}, (2, 5, [[1.0], [math.nan]]), r"1 of 2 particles are not finite, first number 1, at \[nan\]"),
         ({}, (2, 5, np.ones((2, 0))), r"shape \(2, 0\)"),
@@ -438,6 +467,25 @@ def test_density_that_is_no_number():
     """A log density of another shape than () is refused with an example."""
     with pytest.raises(ValueError, match=r"shape \(2,\); it is one number, as in"):
         SVGD(lambda x: -(x**2), dim=2).run(KEY, 20, 1)
+
+
+def test_numbers_of_numpy_and_jax():
+    """Whole numbers of NumPy are taken, and bandwidths of NumPy and JAX."""
+    options = {"dim": np.int64(1), "data": np.ones(3), "log_likelihood": lambda x, rows: -jnp.sum((rows - x[0]) ** 2)}
+    for bandwidth in (1, np.float32(1), jnp.array(1.0)):
+        sampler = SVGD(normal, batch_size=np.int32(2), bandwidth=bandwidth, **options)
+        assert sampler.run(KEY, np.uint8(20), np.int64(2), every=np.int64(1)).steps == 2
+
+
+@pytest.mark.parametrize(
+    ("c", "beta"),
+    [(math.nan, -0.5), (math.inf, -0.5), (True, -0.5), ("1", -0.5), (1.0, math.nan), (1.0, None), (1.0, 0)],
+)
+def test_kernels_of_a_discrepancy(c, beta):
+    """What is no length or exponent of the discrepancy's kernel is refused."""
+    x = jnp.ones((3, 1))
+    with pytest.raises(ValueError, match=r"needs c > 0 and -1 < beta < 0, as in c=1.0, beta=-0.5"):
+        kernel_stein_discrepancy(x, x, c=c, beta=beta)
 
 
 @pytest.mark.parametrize("key", [0, None, jax.random.split(KEY, 2)], ids=["number", "none", "two keys"])
@@ -485,7 +533,7 @@ def test_data_that_are_not_finite():
     """A missing value among the data ends the run at once."""
     rows = np.array([1.0, math.nan, 2.0], "float32")
     sampler = SVGD(normal, dim=1, data=rows, log_likelihood=lambda x, rows: -jnp.sum((rows - x[0]) ** 2))
-    with pytest.raises(SVGDError, match=r"step 1: the score of 10 of 10 particles is not finite"):
+    with pytest.raises(SVGDError, match=r"step 1: 10 of 10 particles have no finite log density or score"):
         sampler.run(KEY, 10, 3)
 
 

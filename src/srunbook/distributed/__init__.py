@@ -11,6 +11,11 @@
 - `connections` counts the connections of a process with so many CPU devices; `most_devices` returns how many devices
   fit into a limit on open files, of which `OTHER_FILES` are kept for everything else.
 - `find_place` only reads the environment, for tests and for the curious.
+
+The processes find each other at the coordinator's port. Port scanners, idle connections and servers of other programs
+do not stop them: rank 0 closes a connection that does not report within 5 seconds, and reads no more of it than a short
+line. But the processes trust the network: Slurm gives those of a job no secret in common, so rank 0 believes whoever
+names the right job, step and rank, as JAX's own coordinator, which takes over the port, believes everybody.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from srunbook.distributed._connection import Connection
+from srunbook.distributed._connection import Connection, Message
 from srunbook.distributed._deadline import Deadline
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._place import Place
@@ -54,8 +54,9 @@ def report(place: Place, deadline: Deadline) -> Connection:
                 opened.settimeout(None)
                 return connection
             connection.close()
-            if refusal := answer.get("error") or answer.get("stop"):
-                raise DistributedError(str(refusal))
+            refusal = answer.get("error") or answer.get("stop")
+            if isinstance(refusal, str):
+                raise DistributedError(refusal)
         if not problem or left > FAIR_SECONDS or found not in OUT_OF_TIME:
             problem = found
         # A wait that grows with the time waited adds a twentieth to it at most, and spares the coordinator.
@@ -96,7 +97,7 @@ def _connect(host: str, port: int, seconds: float) -> socket.socket | str:
     return NO_NAME
 
 
-def _answer(connection: Connection, deadline: Deadline) -> tuple[dict[str, Any], str]:
+def _answer(connection: Connection, deadline: Deadline) -> tuple[Message, str]:
     """Wait for process 0's decision; return it with a diagnosis.
 
     Returns:

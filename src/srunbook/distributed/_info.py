@@ -67,9 +67,11 @@ def exit_status(error: BaseException) -> int:
 
     >>> exit_status(ValueError("no data")), exit_status(SystemExit("no data")), exit_status(SystemExit(0))
     (1, 1, 0)
+    >>> exit_status(SystemExit(-1)), exit_status(SystemExit(2**40 + 3))
+    (255, 3)
     """
     if not isinstance(error, SystemExit):
         return 1
     if error.code is None or error.code == os.EX_TEMPFAIL:
         return 0
-    return error.code if isinstance(error.code, int) else 1
+    return error.code & 0xFF if isinstance(error.code, int) else 1  # as the system would cut it

@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from srunbook.distributed._connection import Connection
+from srunbook.distributed._connection import Connection, Message
 from srunbook.distributed._place import Place
 
 LAST_WAIT_SECONDS = 1.0
@@ -19,6 +18,9 @@ LAST_WAIT_SECONDS = 1.0
 
 GRACE_SECONDS = 0.25
 """How long a failing process listens whether another failed before, of which its own failure is the consequence."""
+
+GONE: Message = {"gone": True}
+"""How the monitor writes the end of a connection; nobody sends it."""
 
 
 class Monitor:
@@ -57,16 +59,17 @@ class Monitor:
                     if self._left.is_set():
                         return
                     messages = self.connections[ready.data].receive()
-                    for message in [{"gone": True}] if messages is None else messages:
+                    for message in [GONE] if messages is None else messages:
                         if "bye" not in message:
                             self._heard(ready.data, message)
                         selector.unregister(ready.fileobj)
                         break
 
-    def _heard(self, rank: int, message: dict[str, Any]) -> None:
+    def _heard(self, rank: int, message: Message) -> None:
         if self._left.is_set():
             return
-        status = message.get("status", 1)
+        told = message.get("status")
+        status = told if isinstance(told, int) and 0 < told < 256 else 1
         if "stop" in message:
             text = str(message["stop"])
         elif "failed" in message:
@@ -77,7 +80,7 @@ class Monitor:
             self._stop_all(text, status)
         self._end(f"srunbook: rank {self.place.process_id} on {self.place.node} ends: {text}", status)
 
-    def _tell(self, **message: Any) -> None:
+    def _tell(self, **message: str | int) -> None:
         for connection in self.connections.values():
             connection.socket.settimeout(2.0)  # the main thread may be held up, but nobody waits for it here
             connection.send(**message)
@@ -110,9 +113,9 @@ class Monitor:
             return
         self._left.set()
         if self.place.process_id == 0:
-            self._stop_all(f"{self._who(0)} failed: {what[:1000]}", status)
+            self._stop_all(f"{self._who(0)} failed: {what}", status)
         else:
-            self._tell(failed=what[:1000], status=status)
+            self._tell(failed=what, status=status)
             self.connections[0].socket.settimeout(LAST_WAIT_SECONDS)
             self.connections[0].receive()  # process 0 has told the others, or is gone itself
         self._end("", status)
@@ -130,5 +133,5 @@ def end_process(text: str, status: int) -> None:
             stream.flush()
     if text:
         with contextlib.suppress(OSError):
-            os.write(2, f"{text}\n".encode())
+            os.write(2, f"{text}\n".encode(errors="backslashreplace"))
     os._exit(status)

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import math
+import os
+import resource
 import selectors
 import socket
 import time
 from typing import Any
 
-from srunbook.distributed._connection import Connection
+from srunbook.distributed._connection import Connection, Message
 from srunbook.distributed._deadline import Deadline
 from srunbook.distributed._errors import DistributedError
 from srunbook.distributed._place import Place
 
 OTHER_PORT = "choose another for all processes before srun, as in: export JAX_COORDINATOR_PORT=54321"
+
+FIRST_WORD_SECONDS = 5.0
+"""How long a connection may take to report; a process does so at once, and connects again if it was cut off."""
+
+MOST_STRANGERS = 64
+"""So many connections beyond those of the missing processes may be open and silent; then the oldest is closed."""
+
+FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""What the system says when it has no file for another connection."""
+
+REPORT = {"key": (str,), "rank": (int,), "node": (str,), "left": (int, float), "timeout": (int, float)}
+"""What a process reports, and of which types."""
 
 
 class Server:
@@ -30,7 +44,9 @@ class Server:
         self.deadline = deadline
         self.connections: dict[int, Connection] = {}
         self._hosts = {0: place.node}
-        self._strangers: list[Connection] = []
+        self._strangers: dict[Connection, float] = {}  # until when each has to report; the oldest comes first
+        self._turned_away = 0
+        self._full = ""
         self._selector = selectors.DefaultSelector()
 
     def gather(self) -> dict[int, Connection]:
@@ -61,46 +77,86 @@ class Server:
         while len(self.connections) < self.place.num_processes - 1:
             left = self.deadline.left
             if left <= 0:
-                return _missing(self.place, set(self.connections), self.deadline.seconds)
-            for ready, _ in self._selector.select(left):
+                return _missing(self.place, set(self.connections), self.deadline.seconds, self._others())
+            silent = min(self._strangers.values(), default=math.inf) - time.monotonic()
+            for ready, _ in self._selector.select(max(0.0, min(left, silent))):
                 if ready.data is None:
                     self._accept(server)
                 elif error := self._hear(ready.data):
                     return error
+            self._make_room()
         return None
 
     def _accept(self, server: socket.socket) -> None:
-        with contextlib.suppress(OSError):
+        try:
             connection = Connection(server.accept()[0])
-            connection.socket.setblocking(False)
-            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
-            self._strangers.append(connection)
+        except OSError as error:
+            self._full = os.strerror(error.errno) if error.errno in FULL else ""
+            return
+        connection.socket.setblocking(False)
+        self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+        self._strangers[connection] = time.monotonic() + FIRST_WORD_SECONDS
+        self._full = ""
+
+    def _make_room(self) -> None:
+        """Close the connections that have not reported in time, and the oldest where there are too many of them."""
+        missing = self.place.num_processes - 1 - len(self.connections)
+        full = bool(self._full)
+        for connection, until in list(self._strangers.items()):
+            if until > time.monotonic() and len(self._strangers) <= MOST_STRANGERS + missing and not full:
+                return
+            self._close(connection)
+            self._turned_away += 1
+            full = False
+        if full:  # only other parts of the program can close files
+            time.sleep(0.05)
+
+    def _close(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+        self._selector.unregister(connection.socket)
+        connection.close()
 
     def _hear(self, connection: Connection) -> str | None:
         """Read what a process reports; return the error that ends the rendezvous for all, if there is one."""
         messages = connection.receive()
         if messages == []:
             return None
-        if connection in self._strangers and messages:
-            self._strangers.remove(connection)
-            answer, for_all = self._judge(messages[0], connection)
-            if answer is None:
-                return None
-            connection.send(error=answer)
-        else:  # one that had come has gone again, or it is none of ours
-            self._strangers = [other for other in self._strangers if other is not connection]
-            self.connections = {rank: other for rank, other in self.connections.items() if other is not connection}
-            for_all = False
-        self._selector.unregister(connection.socket)
-        connection.close()
+        answer, for_all = None, False
+        if connection not in self._strangers:  # a process that was here has gone, and may come again
+            for rank in [rank for rank, other in self.connections.items() if other is connection]:
+                del self.connections[rank], self._hosts[rank]
+        else:
+            if messages:
+                answer, for_all = self._judge(messages[0], connection)
+                if answer is None:
+                    del self._strangers[connection]
+                    return None
+                connection.send(error=answer)
+            self._turned_away += 1
+        self._close(connection)
         return answer if for_all else None
 
-    def _judge(self, hello: dict[str, Any], connection: Connection) -> tuple[str | None, bool]:
+    def _others(self) -> str:
+        """Say what else came to the port, and what the system did not let in."""
+        count = self._turned_away + len(self._strangers)
+        text = ""
+        if count:
+            came = "1 other connection" if count == 1 else f"{count} other connections"
+            text += (
+                f" Besides, {came} to port {self.place.port} did not report as a rank of this program: does something "
+                "scan the nodes, or use this port?"
+            )
+        if self._full:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            text += f" Rank 0 could not accept more connections ({self._full}): it may open {limit} files (ulimit -n)."
+        return text
+
+    def _judge(self, hello: Message, connection: Connection) -> tuple[str | None, bool]:
         """Take a process in, or return what is wrong with it and whether that ends the rendezvous for all."""
         place = self.place
-        rank, key, node = hello.get("rank"), hello.get("key"), str(hello.get("node"))
         job, _, count = place.key.partition(" ")
-        if not isinstance(rank, int) or not isinstance(key, str) or key.partition(" ")[0] != job:
+        key, rank, node, left, seconds = (_of_type(hello.get(name), types) for name, types in REPORT.items())
+        if None in (key, rank, node, left, seconds) or key.partition(" ")[0] != job:
             return f"port {place.port} of {place.node} belongs to another program ({job}); {OTHER_PORT}", False
         if key != place.key:
             return (
@@ -114,10 +170,14 @@ class Server:
             ), True
         self.connections[rank], self._hosts[rank] = connection, node
         connection.send(here=True)
-        left, seconds = hello.get("left"), hello.get("timeout")
-        if isinstance(left, int | float) and isinstance(seconds, int | float) and left < self.deadline.left:
+        if left < self.deadline.left:
             self.deadline = Deadline(seconds, time.monotonic() + left)
         return None, False
+
+
+def _of_type(value: Any, types: tuple[type, ...]) -> Any:
+    """Return a value that is of one of these types exactly, for True is an int, too; None for any other."""
+    return value if type(value) in types else None
 
 
 def _server(place: Place) -> socket.socket:
@@ -141,8 +201,8 @@ def _server(place: Place) -> socket.socket:
         ) from error
 
 
-def _missing(place: Place, here: set[int], timeout: float) -> str:
-    """Return the message that names the ranks that did not come, and the way to start them."""
+def _missing(place: Place, here: set[int], timeout: float, others: str) -> str:
+    """Return the message that names the ranks that did not come, who came instead, and the way to start them."""
     missing = sorted(set(range(1, place.num_processes)) - here)
     named = [f"{rank} on {place.nodes[rank]}" if place.nodes else str(rank) for rank in missing]
     more = f" and {len(named) - 8} more" if len(named) > 8 else ""
@@ -150,7 +210,7 @@ def _missing(place: Place, here: set[int], timeout: float) -> str:
     came = place.num_processes - len(missing)
     return (
         f"{variable}={place.num_processes}, but {came} of {place.num_processes} processes came to "
-        f"{place.coordinator_address} within {timeout:g} s; missing: rank {', '.join(named[:8])}{more}. Did one of "
-        f"them fail before, or do fewer tasks run the program? Start as many as there are tasks, as in: srun "
-        f"--ntasks={place.num_processes} --kill-on-bad-exit=1 python train.py"
+        f"{place.coordinator_address} within {timeout:g} s; missing: rank {', '.join(named[:8])}{more}.{others} "
+        f"Did one of them fail before, or do fewer tasks run the program? Start as many as there are tasks, as in: "
+        f"srun --ntasks={place.num_processes} --kill-on-bad-exit=1 python train.py"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,14 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from srunbook.generate._errors import JobError
 from srunbook.generate._layers import Layer, known, problem_with_key
+from srunbook.generate._limits import refuse_excess
 from srunbook.generate._schema import kinds
 
 MAX_BYTES = 1 << 20
 """Size of a configuration file, at most."""
+
+MAX_MESSAGE = 300
+"""Characters that are told of a message of the parser."""
 
 MAX_NUMBER = 32
 """Characters of a number, at most."""
@@ -33,13 +39,18 @@ def read_config(path: Path) -> Layer:
         Its values, with the line of each key.
 
     Raises:
-        JobError: The file cannot be read, is larger than 1 MiB, or does not hold a mapping.
+        JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, has more than 10,000 keys and
+            values, or does not hold a mapping.
     """
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        # Without O_NONBLOCK the system would wait here for somebody to write into a pipe.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            data = stream.read(MAX_BYTES + 1) if regular else b""
     except OSError as error:
         raise JobError([f"{path}: {error.strerror}. Give a file, as in --config my_cluster.yaml"]) from None
+    if not regular:
+        raise JobError([f"{path}: not a regular file. Save the configuration, as in --config my_cluster.yaml"])
     if len(data) > MAX_BYTES:
         raise JobError([f"{path}: larger than {MAX_BYTES} bytes, too large for a configuration file"])
     try:
@@ -58,12 +69,13 @@ def parse_config(text: str, place: str) -> Layer:
         place: What messages call it.
 
     Raises:
-        JobError: It is not YAML, or not a mapping.
+        JobError: It is not YAML, too much of it, or not a mapping.
 
     >>> parse_config("nodes: 4\ntime_limit: 12:00:00\n", "a.yaml").values
     {'nodes': 4, 'time_limit': '12:00:00'}
     """
     try:
+        refuse_excess(text, place)
         yaml = YAML(typ="safe", pure=True)
         root = yaml.compose(io.StringIO(text))
         check(root, place, yaml.constructor)
@@ -71,15 +83,16 @@ def parse_config(text: str, place: str) -> Layer:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{place}:{mark.line + 1}" if mark else place
-        raise JobError([f"{where}: {' '.join(filter(None, [error.context, error.problem]))}"]) from None
+        problem = " ".join(filter(None, [error.context, error.problem]))
+        raise JobError([f"{where}: {clipped(problem)}"]) from None
     except YAMLError as error:
         line = text.count("\n", 0, getattr(error, "position", 0)) + 1
         reason = getattr(error, "reason", None) or str(error).splitlines()[0]
-        raise JobError([f"{place}:{line}: not YAML: {reason}"]) from None
+        raise JobError([f"{place}:{line}: not YAML: {clipped(reason)}"]) from None
     except JobError:
         raise
-    except (ValueError, TypeError, RecursionError) as error:
-        raise JobError([f"{place}: cannot be read as YAML: {str(error).splitlines()[0]}"]) from None
+    except (ValueError, TypeError) as error:
+        raise JobError([f"{place}: cannot be read as YAML: {clipped(str(error))}"]) from None
     if values is None:
         return Layer(place, {})
     if not isinstance(values, dict):
@@ -87,6 +100,12 @@ def parse_config(text: str, place: str) -> Layer:
             [f"{place}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"]
         )
     return Layer(place, values, lines(root))
+
+
+def clipped(message: str) -> str:
+    """Return a message of the parser, which may quote the whole file, short and on one line."""
+    line = " ".join(message[:MAX_MESSAGE].split())
+    return line if len(message) <= MAX_MESSAGE else f"{line} ..."
 
 
 def check(root: Node | None, place: str, constructor: SafeConstructor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -10,32 +11,42 @@ from typing import IO
 
 from srunbook.simulate._errors import SimulationError
 
+LONGEST_LINE = 65536
+"""Characters of a line at most; a longer one comes in pieces, so that it takes no memory for all of them."""
+
 
 class Lines:
-    r"""Cut a stream of bytes into lines of text.
+    r"""Cut a stream of bytes into lines of text, and long lines into pieces.
 
     >>> lines = Lines()
-    >>> lines.feed(b"one\ntw"), lines.feed(b"o\n"), lines.feed(b"\xc3\xa4"), lines.rest()
-    (['one'], ['two'], [], ['ä'])
+    >>> lines.feed(b"one\ntw"), lines.feed(b"o\n"), lines.feed(b"\xc3\xa4"), lines.feed(b"")
+    ([('one', True)], [('two', True)], [], [('ä', True)])
     """
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
 
-    def feed(self, data: bytes) -> list[str]:
-        """Take bytes and return the lines that they complete."""
-        *complete, rest = data.split(b"\n")
-        if complete:
-            complete[0] = b"".join([*self._pending, complete[0]])
-            self._pending = []
-        if rest:
-            self._pending.append(rest)
-        return [line.decode(errors="replace") for line in complete]
+    def feed(self, data: bytes) -> list[tuple[str, bool]]:
+        """Take bytes, and return the pieces that they complete, each with whether its line ends with it.
 
-    def rest(self) -> list[str]:
-        """Return the last line, if it was not completed."""
-        pending, self._pending = self._pending, []
-        return [b"".join(pending).decode(errors="replace")] if pending else []
+        Args:
+            data: The bytes; none mean that the stream has ended.
+        """
+        *lines, rest = (self._rest + self._decoder.decode(data, final=not data)).split("\n")
+        pieces = [piece for line in lines for piece in _pieces(line)]
+        *long, (self._rest, _) = _pieces(rest)
+        pieces += [(piece, False) for piece, _ in long]
+        if self._rest and not data:
+            pieces.append((self._rest, True))
+            self._rest = ""
+        return pieces
+
+
+def _pieces(line: str) -> list[tuple[str, bool]]:
+    """Cut a line, each piece with whether it is the last."""
+    starts = range(0, max(1, len(line)), LONGEST_LINE)
+    return [(line[start : start + LONGEST_LINE], start == starts[-1]) for start in starts]
 
 
 class Collector:
@@ -44,13 +55,14 @@ class Collector:
     Args:
         rank: The task's rank.
         label: Whether echoed lines begin with the rank.
-        echo: Whether lines are written to this process's streams as they come.
-        keep: How many lines are kept; all of them where None.
+        echo: Whether lines are written to this process's streams as they come, each piece of a long one as a line.
+        keep: How many lines are kept, where each piece of a long one counts; where None all of them, and whole.
         directory: Where the file `rank-N.log` is written, or None.
     """
 
     def __init__(self, rank: int, *, label: bool, echo: bool, keep: int | None, directory: Path | None) -> None:
         self.lines: deque[tuple[str, str]] = deque(maxlen=keep)
+        self._begun: dict[str, list[str]] | None = {"stdout": [], "stderr": []} if keep is None else None
         self._prefix = f"[{rank}] " if label else ""
         self._echo = echo
         self._cutters = {"stdout": Lines(), "stderr": Lines()}
@@ -64,11 +76,21 @@ class Collector:
         """
         if data and self._file:
             self._file.write(data)
-        cutter = self._cutters[stream]
-        lines = cutter.feed(data) if data else cutter.rest()
-        self.lines.extend((stream, line) for line in lines)
-        if self._echo and lines:
-            write(sys.stdout if stream == "stdout" else sys.stderr, (self._prefix + line for line in lines))
+        pieces = self._cutters[stream].feed(data)
+        for piece, ends in pieces:
+            self._keep(stream, piece, ends=ends)
+        if self._echo and pieces:
+            write(sys.stdout if stream == "stdout" else sys.stderr, (self._prefix + piece for piece, _ in pieces))
+
+    def _keep(self, stream: str, piece: str, *, ends: bool) -> None:
+        if self._begun is None:
+            self.lines.append((stream, piece))
+            return
+        begun = self._begun[stream]
+        begun.append(piece)
+        if ends:
+            self.lines.append((stream, "".join(begun)))
+            begun.clear()
 
     def finish(self) -> None:
         """End both streams, and take a last line without its newline."""

@@ -23,7 +23,8 @@ class RankResult:
         signal: Number of that signal, or None.
         killed: Whether the simulation killed it, because another task failed or time was up.
         seconds: How long it ran, in seconds.
-        lines: What it printed: each line with the name of its stream, `stdout` or `stderr`.
+        lines: What it printed: each line with the name of its stream, `stdout` or `stderr`. Where only the last ones
+            were kept, a line of more than 65,536 characters is several.
     """
 
     rank: int
@@ -110,13 +111,20 @@ class Result:
             text = f"{text}; {late}" if text else late
         blamed = self.first_failure or next((rank for rank in self.ranks if rank.killed), None)
         if blamed and blamed.lines:
-            last = "\n".join(f"[{blamed.rank}] {line}" for _, line in blamed.lines[-LAST_LINES:])
+            last = "\n".join(f"[{blamed.rank}] {_clipped(line)}" for _, line in blamed.lines[-LAST_LINES:])
             text += f"\nlast lines of rank {blamed.rank}:\n{last}"
         return "\n".join([text, *self.notices])
 
 
 LAST_LINES = 20
 """How many lines of a failed rank are shown again."""
+
+LAST_CHARACTERS = 2000
+"""How much of each of these lines is shown."""
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= LAST_CHARACTERS else f"{line[:LAST_CHARACTERS]} ... ({len(line)} characters)"
 
 
 def exit_status(ranks: tuple[RankResult, ...], *, timed_out: bool) -> int:

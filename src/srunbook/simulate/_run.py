@@ -55,9 +55,11 @@ def run(
         slurm: Generation of Slurm whose environment is imitated: 22.05, 24.11 or 26.05.
         env: Further variables to set in all tasks; they take precedence over everything else.
         label: Whether lines of output begin with `[rank]`.
-        echo: Whether output is also written to this process's streams as it comes.
+        echo: Whether output is also written to this process's streams as it comes; a line of more than 65,536
+            characters in pieces, each on a line of its own.
         kill_on_bad_exit: Whether all tasks are killed when one fails.
-        keep_lines: How many of the last lines of each task the result keeps; None for all.
+        keep_lines: How many of the last lines of each task the result keeps, where every 65,536 characters of a longer
+            line count as one; None for all, whole, in memory.
 
     Returns:
         How the tasks ended and what they printed. A task that fails is a result, not an exception.

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from srunbook.svgd._arguments import real
 from srunbook.svgd._kernel import blocks, product
 
 TILE = 1 << 20
@@ -36,8 +37,8 @@ def kernel_stein_discrepancy(particles: Array, scores: Array, *, c: float = 1.0,
     particles, scores = jnp.asarray(particles), jnp.asarray(scores)
     if particles.ndim != 2 or particles.shape != scores.shape:
         raise ValueError(f"particles {particles.shape} and scores {scores.shape}: both have the shape (n, d)")
-    if not (c > 0 and -1 < beta < 0):
-        raise ValueError(f"c={c}, beta={beta}: needs c > 0 and -1 < beta < 0, as in c=1.0, beta=-0.5")
+    if not (0 < real(c) < float("inf") and -1 < real(beta) < 0):
+        raise ValueError(f"c={c!r}, beta={beta!r}: needs c > 0 and -1 < beta < 0, as in c=1.0, beta=-0.5")
     discrepancy: Array = _ksd(particles - jnp.mean(particles, axis=0), scores, c, beta)
     return discrepancy
 

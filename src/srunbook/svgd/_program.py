@@ -23,6 +23,9 @@ Bandwidth: TypeAlias = Literal["median", "exact_median"] | float | Callable[[Arr
 Program: TypeAlias = Callable[..., Any]
 """A loop as `compile_steps` returns it."""
 
+LOOKS = 32
+"""In so many steps the log densities of all particles are looked at, for a score costs less without the density."""
+
 
 @dataclass(frozen=True, eq=False)
 class Settings:
@@ -61,23 +64,29 @@ def pairs_for_median(settings: Settings, key: Array, n: int) -> np.ndarray[Any, 
     return _bandwidth.some_pairs(jax.random.fold_in(key, 1), n)
 
 
-def direction_over(settings: Settings, layout: Layout, target: Target) -> Callable[..., tuple[Array, Array, Array]]:
+def direction_over(settings: Settings, layout: Layout) -> Callable[..., tuple[Array, Array, Array]]:
     """Make the function that computes the direction of all particles.
 
     Args:
         settings: The settings.
         layout: How the particles lie.
-        target: The distribution: that of the settings, or the same with all rows of its data.
 
     Returns:
         A function of particles (padded, d), data, pairs, batch key and step. It returns the direction (padded, d), the
-        bandwidth, and the number of particles whose score is not finite.
+        bandwidth, and how many scores are not finite, with the log densities of some of the particles: those of others
+        at other steps, so that `LOOKS` steps see all.
     """
+    target = settings.target
 
     def local(x: Array, data: Any, pairs: Array, key: Array, step: Array) -> tuple[Array, Array, Array]:
         mask = layout.mask()[:, None]
-        scores = target.scores(x, target.batch(data, key, step))
+        batch = target.batch(data, key, step)
+        scores = target.scores(x, batch)
         wrong = jnp.sum(mask[:, 0] & ~jnp.all(jnp.isfinite(scores), axis=1))
+        height = -(-layout.rows // LOOKS)
+        first = step % -(-layout.rows // height) * height  # the last part may overlap the one before it
+        part, real = (lax.dynamic_slice_in_dim(rows, first, height) for rows in (x, mask[:, 0]))
+        wrong += jnp.sum(real & ~jnp.isfinite(target.values(part, batch)))
         scores = jnp.where(mask, scores, 0)
         if settings.kernel == "linear":
             phi, h = _kernel.linear_direction(x, scores, layout), jnp.ones((), x.dtype)
@@ -120,8 +129,46 @@ def _bandwidth_of(
     return jnp.asarray(bandwidth, x.dtype)
 
 
+def densities_over(settings: Settings, *, scores: bool) -> Callable[..., Any]:
+    """Make the function that computes the log densities that a step sees.
+
+    Args:
+        settings: The settings.
+        scores: Whether it computes the scores, too.
+
+    Returns:
+        A function of particles (padded, d), data, batch key and step. It returns the log densities, shape (padded,),
+        or these and the scores, shape (padded, d).
+    """
+    target = settings.target
+    compute = target.values_and_scores if scores else target.values
+
+    def local(x: Array, data: Any, key: Array, step: Array) -> Any:
+        return compute(x, target.batch(data, key, step))
+
+    specs = (Spec(AXIS), Spec(), Spec(), Spec())
+    return jax.jit(jax.shard_map(local, mesh=settings.mesh, in_specs=specs, out_specs=Spec(AXIS), check_vma=False))
+
+
+def count_infinite(settings: Settings, layout: Layout) -> Callable[..., Array]:
+    """Make the function that counts the particles whose place or log density is not finite.
+
+    Returns:
+        A compiled function of particles (padded, d), data, batch key and step.
+    """
+    densities = densities_over(settings, scores=False)
+
+    def count(x: Array, data: Any, key: Array, step: Array) -> Array:
+        fine = jnp.isfinite(densities(x, data, key, step)) & jnp.all(jnp.isfinite(x), axis=1)
+        return jnp.sum(~fine & (jnp.arange(layout.padded) < layout.n))
+
+    return jax.jit(count)
+
+
 def compile_steps(settings: Settings, layout: Layout, length: int) -> Program:
     """Make a number of steps one compiled loop, which overwrites the state it is given.
+
+    Particles stay where they are from the step on at which a log density or score is seen not to be finite.
 
     Args:
         settings: The settings.
@@ -131,19 +178,22 @@ def compile_steps(settings: Settings, layout: Layout, length: int) -> Program:
     Returns:
         A function of the state (particles, opt_state), the number of steps that it has made, data, pairs and batch key.
         It returns the state after the steps, and for each step the bandwidth, the root mean square of the directions'
-        lengths, and the number of particles whose score is not finite, each of shape (length,).
+        lengths, and how many scores and log densities were seen not to be finite, each of shape (length,).
     """
-    direction = direction_over(settings, layout, settings.target)
+    direction = direction_over(settings, layout)
 
     def step(carry: Any, number: Array, data: Any, pairs: Array, key: Array) -> Any:
-        x, opt_state = carry
+        x, opt_state, failed = carry
         phi, h, wrong = direction(x, data, pairs, key, number)
+        failed = failed | (wrong > 0)
         updates, opt_state = settings.optimizer.update(-phi, opt_state, x)
-        x = optax.apply_updates(x, updates)
-        return (x, opt_state), (h, jnp.sqrt(jnp.sum(phi * phi) / layout.n), wrong)
+        x = jnp.where(failed, x, optax.apply_updates(x, updates))
+        return (x, opt_state, failed), (h, jnp.sqrt(jnp.sum(phi * phi) / layout.n), wrong)
 
     def steps(state: Any, first: Array, data: Any, pairs: Array, key: Array) -> Any:
         numbers = first + jnp.arange(length, dtype=jnp.int32)
-        return lax.scan(lambda carry, number: step(carry, number, data, pairs, key), state, numbers)
+        start = (*state, jnp.zeros((), bool))
+        (*state, _), trace = lax.scan(lambda carry, number: step(carry, number, data, pairs, key), start, numbers)
+        return tuple(state), trace
 
     return jax.jit(steps, donate_argnums=0)

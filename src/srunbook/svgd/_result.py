@@ -17,7 +17,7 @@ SLOW = 1.5
 
 
 class SVGDError(RuntimeError):
-    """Scores or directions are not finite, or the processes were not given the same."""
+    """Log densities, scores or directions are not finite, or the processes were not given the same."""
 
 
 class DimensionWarning(UserWarning):

@@ -18,10 +18,11 @@ from jax import Array
 
 from srunbook.checkpoint import CheckpointError, Checkpoints, StopSignal
 from srunbook.svgd._agreement import agree_on_progress
+from srunbook.svgd._finite import UNCONSTRAINED, describe
 from srunbook.svgd._identity import differences, identity
 from srunbook.svgd._kernel import warn_of_rounding
 from srunbook.svgd._layout import Layout, to_host
-from srunbook.svgd._program import Program, Settings, pairs_for_median
+from srunbook.svgd._program import Program, Settings, count_infinite, densities_over, pairs_for_median
 from srunbook.svgd._result import Floats, SVGDError, SVGDResult
 from srunbook.svgd._state import fresh_state, restored_state, state_tensors
 from srunbook.svgd._timing import Clock
@@ -77,7 +78,10 @@ class Run:
         self.data = data
         self.compiled = compiled
         self.request = request
+        self.mesh = settings.mesh
         self.layout = settings.layout(len(request.start))
+        self.batch_key = jax.random.fold_in(request.key, 2)
+        self.infinite = count_infinite(settings, self.layout)
         self.progress = agree_on_progress(
             settings, data, request.key, request.start, _arguments(settings, request), progress=request.progress
         )
@@ -96,11 +100,12 @@ class Run:
         """Compute until all steps are made, or a signal stops the run.
 
         Raises:
-            SVGDError: A score, a direction or a bandwidth is not finite.
+            SVGDError: A log density, a score, a direction or a bandwidth is not finite.
             srunbook.checkpoint.CheckpointError: A checkpoint cannot be written.
         """
         first, reports, stopped, n_steps = self.step, 0, False, self.request.n_steps
         traces: list[tuple[Floats, Floats]] = []
+        self._look(f"step {self.step + 1}")
         while self.step < n_steps and not stopped:
             length = n_steps - self.step
             if self.every is not None:
@@ -117,7 +122,7 @@ class Run:
             if self.checkpoints:
                 self._save(self.checkpoints)
         empty = np.zeros(0, self.state[0].dtype)
-        particles = to_host(self.state[0], self.settings.mesh)[: self.layout.n]
+        particles = to_host(self.state[0], self.mesh)[: self.layout.n]
         if traces and self.settings.kernel == "rbf":
             warn_of_rounding(particles, float(traces[-1][0][-1]), stacklevel=4)
         return SVGDResult(
@@ -141,28 +146,49 @@ class Run:
             Bandwidths (squared lengths) and root mean square lengths of the direction of these steps, each (length,).
 
         Raises:
-            SVGDError: A score, a direction or a bandwidth is not finite; the message names the step and what helps.
+            SVGDError: A log density, a score, a direction or a bandwidth is not finite; the message names the step,
+                the particle and its place, and what helps.
         """
         program = self.compiled(self.layout, length)
-        batch_key = jax.random.fold_in(self.request.key, 2)
-        self.state, trace = program(self.state, np.int32(self.step), self.data, self.pairs, batch_key)
-        bandwidths, phi_rms, wrong = (to_host(array, self.settings.mesh) for array in trace)
-        impossible = (wrong > 0) | ~np.isfinite(phi_rms) | ~(bandwidths > 0)
+        self.state, trace = program(self.state, np.int32(self.step), self.data, self.pairs, self.batch_key)
+        bandwidths, phi_rms, wrong = (to_host(array, self.mesh) for array in trace)
+        impossible = (wrong > 0) | ~np.isfinite(phi_rms) | ~np.isfinite(bandwidths) | ~(bandwidths > 0)
         if impossible.any():
             at = int(np.argmax(impossible))
-            if not wrong[at] and callable(self.settings.bandwidth) and not bandwidths[at] > 0:
-                raise SVGDError(
-                    f"step {self.step + at + 1}: bandwidth(particles) is {bandwidths[at]}; it is a squared length, "
-                    "larger than 0, as in lambda x: jnp.var(x)"
-                )
-            what = f"the score of {int(wrong[at])} of {self.layout.n} particles" if wrong[at] else "the direction"
-            raise SVGDError(
-                f"step {self.step + at + 1}: {what} is not finite. Is the log density finite wherever particles go, or "
-                "are the steps too long? For positive parameters let the particles be their logarithms; or use a "
-                "smaller step, as in optimizer=optax.adam(0.01)"
-            )
+            self.step += at
+            problem = self._density() if wrong[at] else self._direction(float(bandwidths[at]))
+            raise SVGDError(f"step {self.step + 1}: {problem}")
         self.step += length
+        self._look(f"after step {self.step}")
         return bandwidths, phi_rms
+
+    def _look(self, when: str) -> None:
+        """Make sure that all particles lie where the log density is finite.
+
+        Raises:
+            SVGDError: One does not.
+        """
+        if int(to_host(self.infinite(self.state[0], self.data, self.batch_key, np.int32(self.step)), self.mesh)):
+            raise SVGDError(f"{when}: {self._density()}")
+
+    def _density(self) -> str:
+        """Say where a log density or score is not finite."""
+        compute = densities_over(self.settings, scores=True)
+        found = (self.state[0], *compute(self.state[0], self.data, self.batch_key, np.int32(self.step)))
+        x, values, scores = (to_host(array, self.mesh)[: self.layout.n] for array in found)
+        text = describe(x, values, scores, batches=self.settings.target.batch_size is not None)
+        # Compiled in another way, a number that nearly overflows may be finite.
+        return text or f"log densities or scores are not finite. {UNCONSTRAINED}"
+
+    def _direction(self, bandwidth: float) -> str:
+        """Say why the direction is not finite though all scores are."""
+        if 0 < bandwidth < float("inf"):
+            return f"the direction is not finite, though scores are: they are too large. {UNCONSTRAINED}"
+        if callable(self.settings.bandwidth):
+            what, way_out = "bandwidth(particles)", "as in lambda x: jnp.var(x)"
+        else:
+            what, way_out = "the bandwidth", f"and {self.state[0].dtype} has no such number: use JAX_ENABLE_X64=1"
+        return f"{what} is {bandwidth}; it is a squared length, larger than 0, {way_out}"
 
     def _report(self, trace: tuple[Floats, Floats], seconds: float) -> None:
         """Print the line of a report, where one step took some seconds."""

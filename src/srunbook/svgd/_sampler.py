@@ -4,10 +4,10 @@ from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
 import functools
-import operator
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -18,11 +18,20 @@ from jax import Array
 from jax.sharding import AxisType, Mesh
 
 from srunbook.checkpoint import StopSignal
+from srunbook.svgd._arguments import finite_places, one_key, one_of, real, whole
+from srunbook.svgd._finite import describe
 from srunbook.svgd._kernel import warn_of_rounding
 from srunbook.svgd._ksd import kernel_stein_discrepancy
 from srunbook.svgd._layout import AXIS, holdings, spread, to_host
-from srunbook.svgd._program import Bandwidth, Settings, compile_steps, direction_over, pairs_for_median
-from srunbook.svgd._result import DimensionWarning, Direction, Floats, Holding, SVGDResult
+from srunbook.svgd._program import (
+    Bandwidth,
+    Settings,
+    compile_steps,
+    count_infinite,
+    direction_over,
+    pairs_for_median,
+)
+from srunbook.svgd._result import DimensionWarning, Direction, Floats, Holding, SVGDError, SVGDResult
 from srunbook.svgd._run import Request, Run
 from srunbook.svgd._target import Target
 
@@ -38,7 +47,8 @@ class SVGD:
     With several processes, call `initialize_distributed()` first, and let all of them do the same calls.
 
     Args:
-        log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it.
+        log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it. It is
+            finite wherever particles go: for a positive parameter let them be its logarithm u, with log p(exp(u)) + u.
         dim: The dimension d, where `run` gets no particles to start from.
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
@@ -73,13 +83,17 @@ class SVGD:
         batch_size: int | None = None,
     ) -> None:
         if isinstance(bandwidth, str):
-            _one_of("bandwidth", bandwidth, ("median", "exact_median"), "a number, or a function of the particles")
-        elif not callable(bandwidth) and not 0 < bandwidth < float("inf"):
-            raise ValueError(f"bandwidth={bandwidth}: a squared length is larger than 0, as in bandwidth=1.0")
-        _one_of("kernel", kernel, ("rbf", "linear"))
-        _one_of("exchange", exchange, ("all_gather", "ring"))
+            one_of("bandwidth", bandwidth, ("median", "exact_median"), "a number, or a function of the particles")
+        elif not callable(bandwidth):
+            if not 0 < real(bandwidth) < float("inf"):
+                raise ValueError(
+                    f"bandwidth={bandwidth!r}: a squared length is a number larger than 0, as in bandwidth=1.0"
+                )
+            bandwidth = real(bandwidth)
+        one_of("kernel", kernel, ("rbf", "linear"))
+        one_of("exchange", exchange, ("all_gather", "ring"))
         if dim is not None:
-            dim = _whole("dim", dim, 1, "dim=2")
+            dim = whole("dim", dim, 1, "dim=2")
         if not callable(log_density):
             raise ValueError(
                 f"log_density={log_density!r}: it is a function of one particle, as in lambda x: -0.5 * jnp.sum(x**2)"
@@ -147,14 +161,16 @@ class SVGD:
 
         Raises:
             ValueError: An argument is not of the form that is needed.
-            SVGDError: Scores are not finite, or the processes were not given the same.
+            SVGDError: The processes were not given the same; or a log density or a score is not finite. Scores are
+                looked at at every step, log densities of all particles at the start, before each report or checkpoint,
+                at the end, and in turn within 32 steps. The message names the step, the particle and its place.
             srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or has more steps, or cannot be read
                 or written.
         """
-        n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
-        n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
-        every = _whole("every", every, 1, "every=100")
-        key = _one_key(key)
+        n_particles = whole("n_particles", n_particles, 1, "n_particles=100")
+        n_steps = whole("n_steps", n_steps, 0, "n_steps=1000")
+        every = whole("every", every, 1, "every=100")
+        key = one_key(key)
         start = self._start(key, n_particles, initial)
         n, d = start.shape
         if self.settings.kernel == "rbf" and d > 1 and 10 * d > n:
@@ -180,13 +196,17 @@ class SVGD:
 
         Raises:
             ValueError: The particles are not finite numbers of that shape.
+            SVGDError: A log density or a score is not finite.
         """
-        x = _real(particles)
-        layout = self.settings.layout(len(x))
-        pairs = pairs_for_median(self.settings, jax.random.key(0) if key is None else key, layout.n)
-        compute = jax.jit(direction_over(self.settings, layout, self.settings.target.with_all_rows()))
+        x = finite_places(particles)
+        settings = replace(self.settings, target=self.settings.target.with_all_rows())
+        layout = settings.layout(len(x))
+        pairs = pairs_for_median(settings, jax.random.key(0) if key is None else key, layout.n)
+        step = (jax.random.key(0), jnp.zeros((), jnp.int32))  # without batches it does not matter which
         placed = spread(x, layout, self.mesh)
-        phi, h, _ = compute(placed, self.data, pairs, jax.random.key(0), jnp.zeros((), jnp.int32))
+        phi, h, wrong = jax.jit(direction_over(settings, layout))(placed, self.data, pairs, *step)
+        if to_host(wrong + count_infinite(settings, layout)(placed, self.data, *step), self.mesh):
+            self.scores(x)  # says which particles
         bandwidth = float(to_host(h, self.mesh))
         if self.settings.kernel == "rbf":
             warn_of_rounding(x, bandwidth, stacklevel=3)
@@ -201,7 +221,7 @@ class SVGD:
         Raises:
             ValueError: The number is not a whole number of 1 or more.
         """
-        layout = self.settings.layout(_whole("n_particles", n_particles, 1, "n_particles=100"))
+        layout = self.settings.layout(whole("n_particles", n_particles, 1, "n_particles=100"))
         return holdings(layout, self.mesh)
 
     def scores(self, particles: Any) -> Floats:
@@ -215,9 +235,14 @@ class SVGD:
 
         Raises:
             ValueError: The particles are not finite numbers of that shape.
+            SVGDError: A log density or a score is not finite.
         """
-        whole = self.settings.target.with_all_rows()
-        return np.asarray(jax.jit(whole.scores)(jnp.asarray(_real(particles)), self.data))
+        x = finite_places(particles)
+        compute = jax.jit(self.settings.target.with_all_rows().values_and_scores)
+        values, scores = map(np.asarray, compute(jnp.asarray(x), self.data))
+        if problem := describe(x, values, scores):
+            raise SVGDError(problem)
+        return scores
 
     def ksd(self, particles: Any) -> float:
         """Compute the kernel Stein discrepancy of particles, shape (n, d), as `kernel_stein_discrepancy` does."""
@@ -232,54 +257,7 @@ class SVGD:
                 )
             return np.asarray(jax.random.normal(jax.random.fold_in(key, 0), (n, self.dim)))
         made = initial(jax.random.fold_in(key, 0), n) if callable(initial) else initial
-        x = _real(made)
+        x = finite_places(made)
         if len(x) != n or (self.dim is not None and x.shape[1] != self.dim):
             raise ValueError(f"initial has the shape {x.shape}; needed is ({n}, {self.dim or 'd'})")
         return x
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> None:
-    """Raise ValueError where a value is not one of those that are allowed."""
-    if value not in allowed:
-        choices = " or ".join(map(repr, allowed)) + (f", {more}" if more else "")
-        raise ValueError(f"{name}={value!r}: it is {choices}, as in {name}={allowed[0]!r}")
-
-
-def _whole(name: str, value: Any, least: int, example: str) -> int:
-    """Return a whole number of at least so much; raise ValueError for anything else."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise ValueError(f"{name}={value!r}: it is a whole number, {least} or more, as in {example}")
-    return number
-
-
-def _one_key(key: Any) -> Array:
-    """Return one random key; the older kind, an array of numbers, is taken, too."""
-    if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
-        return key
-    if isinstance(key, Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
-        wrapped: Array = jax.random.wrap_key_data(jnp.asarray(key))
-        return wrapped
-    raise ValueError(f"key={key!r}: it is one random key, as in jax.random.key(0)")
-
-
-def _real(particles: Any) -> Floats:
-    """Return particles, shape (n, d), as an array of JAX's own floating-point type; raise ValueError for others."""
-    x = np.asarray(particles)
-    numbers = jnp.issubdtype(x.dtype, jnp.floating) or jnp.issubdtype(x.dtype, jnp.integer)
-    if x.ndim != 2 or 0 in x.shape or not numbers:
-        raise ValueError(
-            f"particles have the shape {x.shape} and the type {x.dtype}; needed are numbers of shape (n, d)"
-        )
-    if x.dtype != np.float32:
-        x = x.astype(jnp.result_type(float))
-    wrong = np.flatnonzero(~np.isfinite(x).all(axis=1))
-    if len(wrong):
-        raise ValueError(
-            f"{len(wrong)} of {len(x)} particles are not finite, first number {wrong[0]}, at {x[wrong[0]]}; "
-            "particles start from finite places"
-        )
-    return x

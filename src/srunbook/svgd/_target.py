@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from srunbook.svgd._arguments import whole
+
 
 @dataclass(frozen=True)
 class Target:
@@ -45,7 +47,7 @@ class Target:
 
         Raises:
             ValueError: Only one of data and likelihood is given, the arrays differ in their number of rows, or the
-                batch size is not one of 1 to that number.
+                batch size is not a whole number from 1 to that.
         """
         if (log_likelihood is None) != (data is None):
             given = "data" if log_likelihood is None else "log_likelihood"
@@ -54,8 +56,12 @@ class Target:
         if data is not None and (len(lengths) != 1 or 0 in lengths):
             raise ValueError(f"the arrays of data have {sorted(lengths)} rows; all have the same number, 1 or more")
         rows = lengths.pop() if lengths else 0
-        if batch_size is not None and not 1 <= batch_size <= rows:
-            raise ValueError(f"batch_size={batch_size} of {rows} rows of data: needs 1 to {rows}")
+        if batch_size is not None:
+            if not rows:
+                raise ValueError(
+                    f"batch_size={batch_size!r}: there are no rows to draw; give data= and log_likelihood="
+                )
+            batch_size = whole("batch_size", batch_size, 1, f"batch_size={min(rows, 32)}", rows)
         return cls(log_density, log_likelihood, batch_size, rows)
 
     def with_all_rows(self) -> Target:
@@ -90,3 +96,13 @@ class Target:
         """Compute the scores, gradients of the log density at each particle: shape (rows, d) to (rows, d)."""
         gradients: Array = jax.vmap(jax.grad(self.value), (0, None))(x, batch)
         return gradients
+
+    def values(self, x: Array, batch: Any) -> Array:
+        """Compute the log density at each particle: shape (rows, d) to (rows,)."""
+        densities: Array = jax.vmap(self.value, (0, None))(x, batch)
+        return densities
+
+    def values_and_scores(self, x: Array, batch: Any) -> tuple[Array, Array]:
+        """Compute log densities, shape (rows,), and scores, shape (rows, d), at each particle, shape (rows, d)."""
+        both: tuple[Array, Array] = jax.vmap(jax.value_and_grad(self.value), (0, None))(x, batch)
+        return both
