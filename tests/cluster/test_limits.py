@@ -33,12 +33,13 @@ print(started)
 
 @pytest.fixture(scope="module")
 def small(pytestconfig: pytest.Config) -> Iterator[State]:
-    """Boot a cluster of one node that may take little memory, by a process with a strict umask."""
+    """Boot a cluster of one node that may take little, by a process with a strict umask."""
     name = cluster_name(pytestconfig, "small")
     cluster.down(name)
     with pytest.MonkeyPatch.context() as patch:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         patch.setattr(_limits, "MEMORY_SHARE", MEMORY_MIB * 2**20 / machine)
+        patch.setattr(_limits, "PROCESSES", 300)
         before = os.umask(0o077)
         try:
             state = cluster.up(Specification(name=name, slurm="22.05", nodes=1))
@@ -56,7 +57,7 @@ def test_a_user_cannot_start_processes_without_end(small):
     said, started = result.stdout.splitlines()
 
     assert said == "can't start new thread"
-    assert most - 100 < int(started) < most
+    assert most - 50 < int(started) < most
     assert cluster.capture(small, ["srun", "hostname"], timeout=30).stdout == "node1\n"
 
 

@@ -63,7 +63,8 @@ def test_groups_of_version_2_limit_each_machine_and_the_cluster(cgroups):
     assert made.limits.grouped == ("processes", "memory")
     assert (group / "memory.max").read_text() == str(800 * 2**20)
     assert (group / "node1" / "pids.max").read_text() == str(made.limits.processes)
-    assert _groups.limited(made, "node1")[4:] == [str(group / "node1" / "cgroup.procs"), "--"]
+    assert _groups.limiting_groups(made, "node1") == [group / "node1"]
+    assert _groups.limiting_command(made) == []
 
 
 def test_without_cgroups_each_user_has_a_limit(cgroups, monkeypatch):
@@ -74,9 +75,9 @@ def test_without_cgroups_each_user_has_a_limit(cgroups, monkeypatch):
 
     assert made.limits.grouped == ()
     assert made.groups == []
-    assert _groups.limited(made, "node1")[:2] == ["prlimit", "--nproc=100"]
+    assert _groups.limiting_command(made) == ["prlimit", "--nproc=100"]
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert _groups.limited(made, "node1")[:2] == ["prlimit", f"--nproc={made.limits.all_processes}"]
+    assert _groups.limiting_command(made) == ["prlimit", f"--nproc={made.limits.all_processes}"]
 
 
 def test_groups_that_cannot_be_written_are_none(cgroups, monkeypatch):

@@ -15,23 +15,22 @@ from srunbook.cluster._state import State, groups_of_cluster
 LIMITING = {"cpu", "memory", "pids"}
 """Controllers of version 1 whose groups the commands of a machine join; the other ones are left to Slurm."""
 
-JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
-"""Joins the cgroups named before `--`, then becomes the command after it."""
+
+def limiting_groups(state: State, machine: str) -> list[Path]:
+    """Return the groups that limit a machine; its commands join them."""
+    return [path for path in groups_of(state, machine) if _limits(path.parent.parent)]
 
 
-def limited(state: State, machine: str) -> list[str]:
-    """Return the command line that puts the command after it under the limits of a machine.
+def limiting_command(state: State) -> list[str]:
+    """Return what to put before a command where no cgroup limits processes, or nothing.
 
-    Where no cgroup limits its processes, the command and what it starts may have so many of each user in the whole
-    cluster. Slurm passes that on to jobs.
+    Each user may then have so many in the whole cluster. The limit is inherited, and Slurm passes it on to jobs.
     """
-    groups = [path for path in groups_of(state, machine) if _limits(path.parent.parent)]
-    join = ["sh", "-c", JOIN, "sh", *(str(path / "cgroup.procs") for path in groups), "--"]
     if state.limits is None or "processes" in state.limits.grouped:
-        return join
+        return []
     allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     wanted = state.limits.all_processes
-    return ["prlimit", f"--nproc={wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)}", *join]
+    return ["prlimit", f"--nproc={wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)}"]
 
 
 def _limits(hierarchy: Path) -> bool:

@@ -91,9 +91,8 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
                 )
             say(f"cluster {specification.name!r} is up already")
             return earlier
-        if earlier:
-            say("clearing away what an interrupted start left behind")
-            destroy(specification.name)
+        if destroy(specification.name):
+            say("cleared away what an interrupted start had left behind")
         started = time.monotonic()
         state = State(specification, root=asdict(root))
         try:

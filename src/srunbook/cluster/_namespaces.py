@@ -15,12 +15,15 @@ from pathlib import Path
 
 from srunbook.cluster._cache import clear_folder
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._groups import group_binds, limited, remove_group
+from srunbook.cluster._groups import group_binds, limiting_command, limiting_groups, remove_group
 from srunbook.cluster._host import CLEAN_ENVIRONMENT, hierarchies
-from srunbook.cluster._limits import Limits
+from srunbook.cluster._limits import Limits, limits_here
 from srunbook.cluster._processes import children, identity_of, kill, processes_of, start_time
 from srunbook.cluster._scripts import MACHINE, SUPERVISOR
 from srunbook.cluster._state import State, folder_of, groups_of_cluster
+
+JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
+"""Joins the cgroups named before `--`, then becomes the command after it."""
 
 AS_USER = 'cd -- "$1" && shift && exec "$@"'
 
@@ -113,11 +116,12 @@ def entering(
         folder: Where; the user's home by default.
     """
     process = state.first_process(machine)
+    join = [str(path / "cgroup.procs") for path in limiting_groups(state, machine)]
     enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
     if user is not None:
         switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--pdeathsig=TERM"]
         command = [*switch, "--", "bash", "-lc", AS_USER, "bash", folder or f"/home/{user}", *command]
-    return [*limited(state, machine), *enter, *command]
+    return [*limiting_command(state), "sh", "-c", JOIN, "sh", *join, "--", *enter, *command]
 
 
 def _first(state: State) -> int:
@@ -131,8 +135,7 @@ def _first(state: State) -> int:
 
 
 def _limits(state: State) -> Limits:
-    assert state.limits is not None  # noqa: S101 - `make_groups` has settled them
-    return state.limits
+    return state.limits or limits_here(state.specification)  # a record of another version may have none
 
 
 _STARTED: list[subprocess.Popen[str]] = []
