@@ -14,7 +14,7 @@ from support.published import cluster_name
 from support.traces import adopt_orphans, traces
 
 from srunbook import cluster
-from srunbook.cluster import Specification
+from srunbook.cluster import Specification, faults
 from srunbook.cluster._state import STOP_AT, folder_of
 
 SMALL = "22.05"
@@ -149,3 +149,24 @@ def test_a_dead_supervisor_takes_all_with_it(no_trace, name):
     with pytest.raises(cluster.ClusterError, match="is up"):
         cluster.running_state(name("orphan"))
     assert cluster.down(name("orphan"))
+
+
+def test_a_record_that_names_a_foreign_process_ends_none(no_trace, name):
+    """A machine is only what lies in the cluster's namespaces, and `down` needs no record to find these."""
+    state = cluster.up(Specification(name=name("record"), slurm=SMALL, nodes=1))
+    with subprocess.Popen(["sleep", "60"]) as foreign:
+        own, state.machines["node1"] = state.machines["node1"], foreign.pid
+        with pytest.raises(cluster.ClusterError, match="node1 is dead"):
+            cluster.capture(state, ["hostname"], user=None, machine="node1")
+        faults.kill_node(state, "node1")
+        assert foreign.poll() is None
+        foreign.kill()
+    state.machines["node1"] = own
+    assert cluster.capture(state, ["hostname"], user=None, machine="node1").stdout == "node1\n"
+    record = state.folder / "state.json"
+    record.write_text(record.read_text()[:200])
+
+    with pytest.raises(cluster.ClusterError, match=f"{record} cannot be used: not JSON"):
+        cluster.up(state.specification)
+    assert cluster.down(name("record"))
+    assert not state.folder.exists()

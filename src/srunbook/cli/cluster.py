@@ -79,11 +79,13 @@ def up(features: str, mirror: str | None, **options: Any) -> None:
 @name_option
 @clearly
 def status(name: str) -> None:
-    """Show the nodes of a cluster and their states."""
+    """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
     state = cluster.running_state(name)
     states = cluster.status(name)
     click.echo(f"cluster {name}: Slurm {state.root['slurm']} (Debian {state.root['suite']})")
     click.echo(f"plugins: {state.plugins['proctrack']}, {state.plugins['task']}, {state.plugins['gather']}")
+    for line in state.limits.describe() if state.limits else ():
+        click.echo(f"limit: {line}")
     for node in state.specification.node_names:
         click.echo(f"{node} {state.specification.address(node)} {states.get(node, 'unknown')}")
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from srunbook.cluster._cache import cache_folder, make_folder
 from srunbook.cluster._configuration import (
     SECOND_USER,
     USER,
@@ -21,7 +22,6 @@ from srunbook.cluster._configuration import (
     task_prolog,
 )
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._host import cache_folder
 from srunbook.cluster._namespaces import entering
 from srunbook.cluster._provision import IMAGES, Provision
 from srunbook.cluster._scripts import Bind
@@ -109,7 +109,7 @@ def write_files(state: State, plugins: Plugins, provision: Provision) -> list[Bi
         os.chown(home, uid, uid)
         for link in provision.links if provision.environment else ():
             (home / link).symlink_to(str(provision.environment))
-    images.mkdir(parents=True, exist_ok=True)
+    make_folder(images, 0o755)
     return [
         Bind(folder / "etc" / "hosts", Path("/etc/hosts")),
         Bind(slurm, Path("/etc/slurm")),
@@ -117,7 +117,7 @@ def write_files(state: State, plugins: Plugins, provision: Provision) -> list[Bi
         Bind(images, IMAGES),
         Bind(logs, Path("/var/log/slurm"), writable=True),
         Bind(folder / "home", Path("/home"), writable=True),
-        Bind(folder / "space" / "scratch", Path("/scratch"), writable=True),
+        Bind(state.space / "scratch", Path("/scratch"), writable=True),
         *provision.all_binds(),
     ]
 
@@ -153,6 +153,7 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
+                umask=0o022,
             )
     failed = [machine for machine, process in processes.items() if process.wait() != 0]
     if failed:

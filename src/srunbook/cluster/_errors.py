@@ -9,3 +9,11 @@ class ClusterError(Exception):
 
 class SpecificationError(ClusterError):
     """What was asked for is not possible: the message names the value found, what is allowed and an example."""
+
+
+class RecordError(ClusterError):
+    """The record of a cluster cannot be read; `down` clears the cluster away nevertheless."""
+
+
+class TrustError(ClusterError):
+    """Another user could have written what lies in the cache folder."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
-import signal
 import time
 from collections.abc import Callable, Sequence
 
@@ -16,8 +14,9 @@ from srunbook.cluster._daemons import start_daemons
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._groups import clear_groups, limit_processors
 from srunbook.cluster._namespaces import connect, in_network, start_machines
+from srunbook.cluster._processes import kill
 from srunbook.cluster._specification import parse_rate
-from srunbook.cluster._state import State, start_time
+from srunbook.cluster._state import State
 
 NOWHERE = "02:00:00:00:00:ff"
 """A hardware address that no machine has: what is sent there is lost without a word, as behind a broken switch."""
@@ -63,19 +62,18 @@ def kill_node(state: State, node: str) -> None:
         state: The cluster.
         node: The node.
     """
-    first = state.machines[_node(state, node)]
-    _record(state, "kill-node", node=node)
-    if start_time(first) is None:
+    _record(state, "kill-node", node=_node(state, node))
+    if not state.has(node):
         return
     in_network(state, None, ["ip", "link", "delete", f"v-{node}"])
-    os.kill(first, signal.SIGKILL)
-    while start_time(first) is not None:
+    kill(state.machines[node], lambda _: state.has(node))
+    while state.has(node):
         time.sleep(0.01)
 
 
 def _boot_node(state: State, fault: dict[str, str]) -> None:
     node = fault["node"]
-    if start_time(state.machines[node]) is not None:
+    if state.has(node):
         return
     clear_groups(state, node)
     start_machines(state, [node])
@@ -230,9 +228,14 @@ def heal(state: State) -> list[dict[str, str]]:
     Returns:
         What was undone.
     """
-    faults = sorted(state.faults, key=lambda fault: fault["kind"] != "kill-node")
+    faults = sorted(state.faults, key=lambda fault: fault.get("kind") != "kill-node")
     for fault in faults:
-        _UNDO[fault["kind"]](state, fault)
+        try:
+            _UNDO[fault["kind"]](state, fault)
+        except KeyError:
+            raise ClusterError(
+                f"no fault of this version of srunbook is on record: {fault}. `srunbook cluster down` undoes all"
+            ) from None
         state.faults = [other for other in state.faults if other != fault]
         state.save()
     return faults

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from srunbook._files import write_whole
+from srunbook.cluster._cache import cache_folder, held, make_folder, trusted
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder
+from srunbook.cluster._host import CLEAN_ENVIRONMENT
 from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._provision import Image
 from srunbook.cluster._roots import Root, mirror_of_host
@@ -35,13 +35,18 @@ def index_of_host(python: str) -> str:
 
     Args:
         python: An interpreter that has pip.
+
+    Raises:
+        ClusterError: It has not.
     """
     asked = subprocess.run(
         [python, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False
     )
     if os.environ.get("PIP_INDEX_URL") or asked.returncode == 0:
         return os.environ.get("PIP_INDEX_URL") or asked.stdout.strip()
-    built_in = subprocess.run([python, "-c", INDEX_QUERY], capture_output=True, text=True, check=True)
+    built_in = subprocess.run([python, "-c", INDEX_QUERY], capture_output=True, text=True, check=False)
+    if built_in.returncode != 0:
+        raise ClusterError(f"{python} has no pip, whose index of Python packages the image needs: set PIP_INDEX_URL")
     return built_in.stdout.strip() + "/"
 
 
@@ -51,35 +56,35 @@ def recipe(image: Image) -> str:
     return hashlib.sha256(image.definition.read_bytes() + arguments.encode()).hexdigest()[:12]
 
 
-def ensure_image(root: Root, image: Image, *, say: Say = say_nothing) -> Path:
+def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Say = say_nothing) -> Path:
     """Find or build an image.
 
     Args:
         root: The root whose Apptainer builds it.
         image: What to build.
+        mirror: Debian mirror; by default that of this machine's apt.
         say: Where progress is told.
 
     Returns:
         The file of the image on the host.
 
     Raises:
+        TrustError: Another user could have written the image.
         ClusterError: The definition file cannot be read, or the image cannot be built.
     """
     try:
         wanted = recipe(image)
     except OSError as error:
         raise ClusterError(f"the definition file {image.definition} cannot be read: {error.strerror}") from None
-    images = folder()
-    images.mkdir(parents=True, exist_ok=True)
-    with (images / "lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        manifest = images / f"{image.name}.json"
-        file = images / f"{image.name}.sif"
-        if manifest.exists() and file.exists() and json.loads(manifest.read_text())["recipe"] == wanted:
+    images = make_folder(folder(), 0o755)
+    with held(images, wait=True):
+        manifest = trusted(images / f"{image.name}.json")
+        file = trusted(images / f"{image.name}.sif")
+        if file.exists() and _made_by(manifest) == wanted:
             return file
         start = time.monotonic()
         say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
-        places = {"mirror": mirror_of_host(), "index": index_of_host(sys.executable)}
+        places = {"mirror": mirror or mirror_of_host(), "index": index_of_host(sys.executable)}
         arguments = {name: value.format(**places) for name, value in image.arguments.items()}
         _build(root, image, images, arguments)
         made = {
@@ -94,6 +99,14 @@ def ensure_image(root: Root, image: Image, *, say: Say = say_nothing) -> Path:
         shutil.rmtree(images / "work")
         say(f"image built in {time.monotonic() - start:.0f} s")
         return file
+
+
+def _made_by(manifest: Path) -> str | None:
+    """Return the recipe of an image in the cache, or None where its manifest is missing or broken."""
+    try:
+        return str(json.loads(manifest.read_bytes())["recipe"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) -> None:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
+from srunbook.cluster._cache import make_folder
 from srunbook.cluster._configuration import choose_plugins
 from srunbook.cluster._daemons import await_idle, node_states, start_daemons, write_files
-from srunbook.cluster._errors import ClusterError
+from srunbook.cluster._errors import ClusterError, TrustError
 from srunbook.cluster._faults import shape_link
 from srunbook.cluster._groups import limit_processors, make_groups
-from srunbook.cluster._host import check_host, has_cgroup_v1
+from srunbook.cluster._host import check_host, check_root, has_cgroup_v1
 from srunbook.cluster._images import ensure_image
-from srunbook.cluster._namespaces import (
-    connect,
-    destroy,
-    start_machines,
-    start_supervisor,
-)
+from srunbook.cluster._namespaces import connect, destroy, start_machines, start_supervisor
 from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._provision import Provision
-from srunbook.cluster._roots import ensure_root
+from srunbook.cluster._room import reported
+from srunbook.cluster._roots import check_mirror, ensure_root
 from srunbook.cluster._specification import Specification
-from srunbook.cluster._state import State, locked, names, read_state, running_state
+from srunbook.cluster._state import (
+    State,
+    folder_of,
+    locked,
+    names,
+    read_state,
+    running_state,
+)
 
 
+@reported()
 def up(
     specification: Specification,
     provision: Provision | None = None,
@@ -37,21 +45,40 @@ def up(
     Args:
         specification: What it is to be.
         provision: What it provides to jobs; by default the running virtual environment.
-        mirror: Debian mirror for the root, where none is in the cache.
+        mirror: Debian mirror for the root and the images, where they are not in the cache.
         say: Where progress is told.
 
     Returns:
         The record of the cluster, all of whose nodes are idle.
 
     Raises:
+        SpecificationError: The mirror is no URL.
         ClusterError: It cannot be; nothing is left behind.
     """
+    if mirror is not None:
+        check_mirror(mirror)
     check_host()
+    with _readable_by_all():
+        return _up(specification, provision or Provision(), mirror, say)
+
+
+@contextmanager
+def _readable_by_all() -> Iterator[None]:
+    """Let ordinary users read what this process writes, as on a node, whatever its umask is."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _up(specification: Specification, provision: Provision, mirror: str | None, say: Say) -> State:
     root = ensure_root(specification.slurm, mirror=mirror, say=say)
-    provision = provision or Provision()
     for image in provision.images if "apptainer" in root.versions else ():
         try:
-            ensure_image(root, image, say=say)
+            ensure_image(root, image, mirror=mirror, say=say)
+        except TrustError:
+            raise
         except ClusterError as error:
             say(f"the cluster comes up without the image {image.name}, which only container scripts need: {error}")
     with locked(specification.name):
@@ -64,15 +91,14 @@ def up(
                 )
             say(f"cluster {specification.name!r} is up already")
             return earlier
-        if earlier:
-            say("clearing away what an interrupted start left behind")
-            destroy(earlier)
+        if destroy(specification.name):
+            say("cleared away what an interrupted start had left behind")
         started = time.monotonic()
         state = State(specification, root=asdict(root))
         try:
             _make(state, provision)
         except BaseException:
-            destroy(state)
+            destroy(specification.name)
             raise
         say(f"{specification.nodes} nodes with Slurm {root.slurm} are idle after {time.monotonic() - started:.1f} s")
         return state
@@ -83,7 +109,7 @@ def _make(state: State, provision: Provision) -> None:
     specification = state.specification
     plugins = choose_plugins(state.root["slurm"], cgroup_v1=has_cgroup_v1())
     state.plugins = asdict(plugins)
-    state.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(state.space)
     make_groups(state)
     binds = write_files(state, plugins, provision)
     state.binds = [bind.arguments() for bind in binds]
@@ -103,22 +129,22 @@ def _make(state: State, provision: Provision) -> None:
     state.enter("ready")
 
 
+@reported()
 def down(name: str) -> bool:
-    """Take a cluster down, whatever state it is in.
+    """Take a cluster down, whatever state it and its record are in; it needs no room on the disk.
 
     Returns:
         Whether there was anything to take down.
 
     Raises:
+        TrustError: Another user could have written what is to be removed.
         ClusterError: Something is left.
     """
-    check_host()
+    check_root()
+    if not folder_of(name).exists():
+        return destroy(name)
     with locked(name):
-        state = read_state(name)
-        if state is None:
-            return False
-        destroy(state)
-        return True
+        return destroy(name)
 
 
 def status(name: str) -> dict[str, str]:

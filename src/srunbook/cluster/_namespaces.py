@@ -8,19 +8,19 @@ host, so when the supervisor dies the kernel removes all processes, interfaces a
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from srunbook.cluster._cache import clear_folder
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._groups import group_binds, limiting_groups, remove_group
-from srunbook.cluster._host import CLEAN_ENVIRONMENT
+from srunbook.cluster._groups import group_binds, limiting_command, limiting_groups, remove_group
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, hierarchies
+from srunbook.cluster._limits import Limits, limits_here
+from srunbook.cluster._processes import children, identity_of, kill, processes_of, start_time
 from srunbook.cluster._scripts import MACHINE, SUPERVISOR
-from srunbook.cluster._state import State, children, start_time
+from srunbook.cluster._state import State, folder_of, groups_of_cluster
 
 JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 """Joins the cgroups named before `--`, then becomes the command after it."""
@@ -34,10 +34,9 @@ def start_supervisor(state: State, lower: str) -> None:
     Raises:
         ClusterError: It did not come up.
     """
-    space = state.folder / "space"
-    space.mkdir(exist_ok=True)
     command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--"]
-    process = _start([*command, "sh", "-c", SUPERVISOR, "sh", str(space), lower], state.folder / "log" / "supervisor")
+    script = ["sh", "-c", SUPERVISOR, "sh", str(state.space), lower, f"{_limits(state).memory_mib // 2}m"]
+    process = _start([*command, *script], state.folder / "log" / "supervisor")
     started = start_time(process.pid)
     if started is None:
         raise ClusterError(f"the first process of the cluster ended at once; see {state.folder / 'log' / 'supervisor'}")
@@ -60,7 +59,8 @@ def start_machines(state: State, names: Sequence[str]) -> None:
     processes = {}
     for name in names:
         gpus = state.specification.gpus_per_node if name.startswith("node") else 0
-        script = ["sh", "-c", MACHINE, "sh", name, str(state.folder / "space"), str(gpus)]
+        shared = f"{_limits(state).shared_mib}m"
+        script = ["sh", "-c", MACHINE, "sh", name, str(state.space), str(gpus), shared]
         groups = [bind.arguments() for bind in group_binds(state, name)]
         listed = [item for bind in [*groups, *state.binds] for item in bind]
         processes[name] = _start([*inside, *unshare, *script, *listed, "--"], state.folder / "log" / name)
@@ -73,14 +73,14 @@ def start_machines(state: State, names: Sequence[str]) -> None:
 def connect(state: State, names: Sequence[str]) -> None:
     """Give machines their link and their address in the cluster's network."""
     outside = "".join(
-        f"link add name v-{name} type veth peer name eth0 netns {state.machines[name]}\n"
+        f"link add name v-{name} type veth peer name eth0 netns {state.first_process(name)}\n"
         f"link set v-{name} master br0 up\n"
         for name in names
     )
     _batch(_first(state), outside)
     for name in names:
         address = state.specification.address(name)
-        _batch(state.machines[name], f"addr add {address}/24 brd + dev eth0\nlink set eth0 up\n")
+        _batch(state.first_process(name), f"addr add {address}/24 brd + dev eth0\nlink set eth0 up\n")
 
 
 def _batch(process: int, commands: str) -> None:
@@ -96,7 +96,7 @@ def in_network(state: State, machine: str | None, command: Sequence[str]) -> Non
     Raises:
         ClusterError: It failed.
     """
-    process = _first(state) if machine is None else state.machines[machine]
+    process = _first(state) if machine is None else state.first_process(machine)
     inside = ["nsenter", f"--target={process}", "--net", "--"]
     result = subprocess.run([*inside, *command], env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
@@ -115,13 +115,13 @@ def entering(
         user: As whom, with a login shell as on a site; root without it.
         folder: Where; the user's home by default.
     """
-    process = state.machines[machine]
+    process = state.first_process(machine)
     join = [str(path / "cgroup.procs") for path in limiting_groups(state, machine)]
     enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
     if user is not None:
         switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--pdeathsig=TERM"]
         command = [*switch, "--", "bash", "-lc", AS_USER, "bash", folder or f"/home/{user}", *command]
-    return ["sh", "-c", JOIN, "sh", *join, "--", *enter, *command]
+    return [*limiting_command(state), "sh", "-c", JOIN, "sh", *join, "--", *enter, *command]
 
 
 def _first(state: State) -> int:
@@ -132,6 +132,10 @@ def _first(state: State) -> int:
             f"the first process of cluster {state.specification.name!r} is gone: `srunbook cluster down`"
         )
     return found[0]
+
+
+def _limits(state: State) -> Limits:
+    return state.limits or limits_here(state.specification)  # a record of another version may have none
 
 
 _STARTED: list[subprocess.Popen[str]] = []
@@ -149,6 +153,7 @@ def _start(command: list[str], log: Path) -> subprocess.Popen[str]:
             text=True,
             start_new_session=True,
             cwd="/",
+            umask=0o022,
         )
     _STARTED.append(process)
     return process
@@ -165,30 +170,39 @@ def _await_ready(process: subprocess.Popen[str], log: Path) -> None:
         raise ClusterError(f"{log.name} did not come up: {said or 'it said nothing'}")
 
 
-def destroy(state: State, *, timeout: float = 20.0) -> None:
-    """End every process of the cluster, and with them its namespaces, interfaces and mounts; then its cgroups.
+def destroy(name: str, *, timeout: float = 20.0) -> bool:
+    """End every process of a cluster, and with them its namespaces, interfaces and mounts; then its cgroups and files.
+
+    All of it is found by the cluster's folder, so a record that is broken or names something else does no harm.
 
     Args:
-        state: The cluster.
+        name: Name of the cluster, whose folder the caller holds.
         timeout: Seconds to wait for the kernel.
 
+    Returns:
+        Whether there was anything of it.
+
     Raises:
-        ClusterError: Something is left after that time.
+        ClusterError: Something is left after that time, or another user could have written the folder.
     """
     deadline = time.monotonic() + timeout
-    if state.supervisor is not None and state.alive:
-        first = children(state.supervisor[0])
-        os.kill(state.supervisor[0], signal.SIGKILL)  # its child is killed with it, by the kernel
-        while any(start_time(process) is not None for process in [state.supervisor[0], *first]):
-            _wait(deadline, "processes of the cluster are still alive")
+    folder = folder_of(name)
+    found = processes_of(folder)
+    identities = {*found.values(), *(path.name.removeprefix("space-") for path in folder.glob("space-????????"))}
+    ending = {process: start_time(process) for one in found for process in (one, *children(one))}
+    for process in found:
+        kill(process, lambda number: identity_of(number, folder) is not None)  # its child dies with it, by the kernel
+    while any(start is not None and start_time(process) == start for process, start in ending.items()):
+        _wait(deadline, "processes of the cluster are still alive")
     _STARTED[:] = [process for process in _STARTED if process.poll() is None]
-    for path in state.groups:
-        while Path(path).exists():
-            remove_group(Path(path))
-            if Path(path).exists():
-                _wait(deadline, f"the cgroup {path} is still in use")
-    if state.folder.exists():
-        shutil.rmtree(state.folder)
+    for group in groups_of_cluster(name, identities, hierarchies()):
+        while group.exists():
+            remove_group(group)
+            if group.exists():
+                _wait(deadline, f"the cgroup {group} is still in use")
+    left = folder.exists() and any(folder.iterdir())
+    clear_folder(folder)
+    return bool(found or left)
 
 
 def _wait(deadline: float, what: str) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
 
 from srunbook._files import write_whole
+from srunbook._json import read_json
+from srunbook.cluster._cache import FULL, cache_folder, clear_folder, held, make_folder, trusted
 from srunbook.cluster._configuration import USER_IDS
-from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder, check_host
+from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, check_host
 from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._specification import GENERATIONS, NEWEST, suite_of
 
@@ -119,13 +119,18 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
 
 
 def check_mirror(mirror: str) -> str:
-    """Check the URL of a mirror.
+    """Check the URL of a mirror, as far as that can be done without asking the mirror.
 
     Raises:
-        ClusterError: It is no http(s) or file URL.
+        SpecificationError: It is not a URL of http, https or file, or names no host or no folder.
     """
     if not re.fullmatch(r"(https?|file)://[A-Za-z0-9._~:/%@-]+", mirror):
-        raise ClusterError(f"mirror {mirror!r} is not a URL such as http://HOST/debian")
+        raise SpecificationError(f"mirror {mirror!r} is not a URL such as http://HOST/debian")
+    parts = urlsplit(mirror)
+    if parts.scheme != "file" and not parts.hostname:
+        raise SpecificationError(f"mirror {mirror!r} names no host, as in http://HOST/debian")
+    if parts.scheme == "file" and not Path(parts.path, "dists").is_dir():
+        raise SpecificationError(f"mirror {mirror!r}: there is no folder {parts.path}/dists, as a mirror of Debian has")
     return mirror
 
 
@@ -135,15 +140,21 @@ def folder_of(suite: str) -> Path:
 
 
 def find_root(suite: str) -> Root | None:
-    """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished."""
-    manifest = folder_of(suite) / "manifest.json"
-    if not manifest.exists():
+    """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished.
+
+    Raises:
+        TrustError: Another user could have written it.
+    """
+    manifest, tree = (trusted(folder_of(suite) / name) for name in ("manifest.json", "root"))
+    try:
+        root = read_json(manifest, Root, ValueError)
+    except (ValueError, OSError):
         return None
-    return Root(**json.loads(manifest.read_text(encoding="utf-8")))
+    return replace(root, path=str(tree)) if tree.is_dir() else None
 
 
 def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing) -> Root:
-    """Find or makes the root of a generation.
+    """Find or make the root of a generation.
 
     Args:
         slurm: Generation, or `newest`.
@@ -151,6 +162,8 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing
         say: Where progress is told.
 
     Raises:
+        SpecificationError: The mirror is no URL.
+        TrustError: Another user could have written it.
         ClusterError: It cannot be made, or holds another generation than was asked for.
     """
     suite = suite_of(slurm)
@@ -158,7 +171,7 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing
     if root is None:
         check_host(making_root=True)
         url = check_mirror(mirror) if mirror else mirror_of_host()
-        with _lock(suite):
+        with held(folder_of(suite), wait=True):
             root = find_root(suite) or _make_root(suite, url, say)
     wanted = slurm if slurm in GENERATIONS else ""
     if not root.slurm.startswith(wanted):
@@ -169,21 +182,11 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing
     return root
 
 
-@contextmanager
-def _lock(suite: str) -> Iterator[None]:
-    path = cache_folder() / "roots" / f"{suite}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
 def _make_root(suite: str, mirror: str, say: Say) -> Root:
     """Make a root in a folder that counts for nothing until its manifest is there."""
     folder = folder_of(suite)
-    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted making
-    tree = folder / "root"
-    tree.mkdir(parents=True)
+    clear_folder(folder)  # what an interrupted making left
+    tree = make_folder(folder / "root", 0o755)
     say(f"making a root of Debian {suite} with Slurm, once; this takes a minute or two")
     start = time.monotonic()
     log = cache_folder() / "roots" / f"{suite}.log"
@@ -198,35 +201,43 @@ def _make_root(suite: str, mirror: str, say: Say) -> Root:
                 _contained(command, stream)
         root = _describe(suite, tree)
     except (subprocess.CalledProcessError, OSError) as error:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
-        shutil.rmtree(folder, ignore_errors=True)
+        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
+        clear_folder(folder)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise
         raise ClusterError(
             f"the root of Debian {suite} could not be made (this is about Debian's packages or the mirror {mirror}, "
             f"not about the cluster): {error}\n" + "\n".join(tail) + f"\nThe whole log: {log}"
         ) from None
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        clear_folder(folder)
         raise
     write_whole(folder / "manifest.json", json.dumps(asdict(root), indent=2) + "\n")
     say(f"root of Debian {suite} with Slurm {root.slurm} made in {time.monotonic() - start:.0f} s")
     return root
 
 
-def _contained(command: list[str], log: object) -> None:
-    """Run a command whose mounts and processes end with it, also when it is killed."""
+def _contained(command: list[str], log: IO[bytes]) -> None:
+    """Run a command whose mounts and processes end with it, also when it is killed.
+
+    Raises:
+        OSError: It failed.
+    """
     prefix = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--"]
     environment = {**CLEAN_ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
     for name in ("http_proxy", "https_proxy", "no_proxy", "TMPDIR"):
         if name in os.environ:
             environment[name] = os.environ[name]
-    subprocess.run(
+    result = subprocess.run(
         [*prefix, *command],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        check=True,  # type: ignore[call-overload]
+        check=False,
     )
+    if result.returncode != 0:
+        raise OSError(f"{command[0]} ended with status {result.returncode}")
 
 
 def _describe(suite: str, tree: Path) -> Root:

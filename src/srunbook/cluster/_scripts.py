@@ -9,9 +9,9 @@ from pathlib import Path
 SUPERVISOR = """\
 set -eu
 read -r go # nothing is made before this process is on record; without a word, it ends
-space=$1 lower=$2
+space=$1 lower=$2 size=$3
 mount --make-rprivate /
-mount -t tmpfs -o mode=755 tmpfs "$space"
+mount -t tmpfs -o "mode=755,size=$size" tmpfs "$space"
 mkdir "$space/lower" "$space/scratch"
 mount --bind "$lower" "$space/lower"
 mount -t tmpfs -o mode=1777,size=64m tmpfs "$space/scratch"
@@ -21,11 +21,13 @@ ip link set br0 up
 echo ready
 exec sleep infinity </dev/null >/dev/null 2>&1
 """
-"""Script of the supervisor; its arguments are the folder for file systems in memory and the root below all others."""
+"""Script of the supervisor; its arguments are the folder for file systems in memory, the root below all others, and
+the size of what the machines change in it.
+"""
 
 ROOTED = """\
-name=$1 space=$2 gpus=$3
-shift 3
+name=$1 space=$2 gpus=$3 shared=$4
+shift 4
 hostname "$name"
 mkdir -p "$space/$name/upper" "$space/$name/work" "$space/$name/root"
 cd "$space/$name"
@@ -33,11 +35,13 @@ mount -t overlay overlay -o lowerdir=../lower,upperdir=upper,workdir=work root
 cd root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
-mount -t tmpfs -o mode=755 tmpfs run
-mount -t tmpfs -o mode=755 tmpfs dev
+mount -t tmpfs -o "mode=1777,size=$shared" tmpfs tmp
+mount --bind tmp var/tmp # nowhere else in a root may users write: what they keep in memory has a size
+mount -t tmpfs -o mode=755,size=64m tmpfs run
+mount -t tmpfs -o mode=755,size=1m tmpfs dev
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
-mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount -t tmpfs -o "mode=1777,size=$shared" tmpfs dev/shm
 ln -s pts/ptmx dev/ptmx
 ln -s /proc/self/fd dev/fd
 ln -s fd/0 dev/stdin
@@ -54,7 +58,7 @@ while [ "$index" -lt "$gpus" ]; do # numbers that belong to no driver: Slurm wan
     mknod "dev/gpu$index" c 240 "$index"
     index=$((index + 1))
 done
-[ ! -d sys/fs/cgroup ] || mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
+[ ! -d sys/fs/cgroup ] || mount -t tmpfs -o mode=755,size=1m tmpfs sys/fs/cgroup
 while [ "$1" != -- ]; do # what to bind, where, and how
     source=$1 target=${2#/} how=$3
     shift 3
@@ -77,7 +81,9 @@ cd /
 umount -l /.old
 rmdir /.old
 """
-"""Make a machine of a root; its arguments are its name, the folder in memory, its GPUs, what is bound, and `--`."""
+"""Make a machine of a root; its arguments are its name, the folder in memory, its GPUs, the size of what it shares
+between processes, what is bound, and `--`.
+"""
 
 MACHINE = f"""\
 set -eu
@@ -100,6 +106,10 @@ mount --bind "$lower" "$2/lower"
 exec "$@"
 """
 """Script of a machine without a cluster, for one command in a root; its first argument is the root."""
+
+
+HALF = "50%"
+"""Size of a file system in memory, as the kernel takes it: half of the machine's memory, its own default."""
 
 
 @dataclass(frozen=True)
@@ -132,4 +142,4 @@ def in_chroot(lower: str, space: Path, binds: Sequence[Bind], command: Sequence[
     """
     unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--"]
     listed = [item for bind in binds for item in bind.arguments()]
-    return [*unshare, "sh", "-c", CHROOT, "sh", lower, "chroot", str(space), "0", *listed, "--", *command]
+    return [*unshare, "sh", "-c", CHROOT, "sh", lower, "chroot", str(space), "0", HALF, *listed, "--", *command]

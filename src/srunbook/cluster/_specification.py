@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from srunbook.cluster._errors import SpecificationError
 
@@ -179,12 +178,3 @@ class Specification:
         """
         special = {"ctl": 254, "login": 253}
         return f"10.77.0.{special.get(machine) or int(machine.removeprefix('node'))}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values for a file."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Specification:
-        """Make it from the plain values of a file."""
-        return cls(**{**data, "features": tuple(data["features"])})

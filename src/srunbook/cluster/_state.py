@@ -1,21 +1,29 @@
-"""What a cluster consists of, written down before it is made, so that `down` can undo it after any crash."""
+"""What a cluster consists of, written down before it is made, so that `down` can undo it after any crash.
+
+What `down` ends and removes follows from the cluster's name and its identity alone; a record can name nothing else.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import re
 import secrets
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from srunbook._files import write_whole
-from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._host import cache_folder
+from srunbook._json import read_json
+from srunbook.cluster._cache import cache_folder, held, trusted
+from srunbook.cluster._errors import ClusterError, RecordError, SpecificationError
+from srunbook.cluster._host import hierarchies
+from srunbook.cluster._limits import Limits
+from srunbook.cluster._processes import boot_identity, identity_of, is_first_within, start_time
+from srunbook.cluster._room import reported
 from srunbook.cluster._specification import Specification, check_name
 
 STOP_AT = "SRUNBOOK_CLUSTER_STOP_AT"
@@ -28,17 +36,20 @@ class State:
 
     Args:
         specification: What was asked for.
-        identity: Random part of the names of what lives outside the cluster's namespaces: its cgroups.
+        identity: Random part of the names of what lives outside the cluster's namespaces: its cgroups. It is in the
+            name of the folder `space` and so in the command lines of its processes, too.
         boot: Identity of the boot of the machine on which it was started; process ids mean nothing on another.
         phase: How far `up` came; `ready` when it ended.
         supervisor: Process id and start time of the process on whose life all others depend, once it is known.
         machines: Process id of the first process of each machine, as the host counts.
-        groups: Folders of cgroups.
         root: The root it runs on, as in its manifest.
         plugins: Slurm's plugins that shape behaviour.
+        limits: What it may take of the machine, once that is settled.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
         binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
+
+    __pydantic_config__: ClassVar = {"strict": True}  # a field of another version of srunbook is passed over
 
     specification: Specification
     identity: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -46,21 +57,41 @@ class State:
     phase: str = "recorded"
     supervisor: tuple[int, int] | None = None
     machines: dict[str, int] = field(default_factory=dict)
-    groups: list[str] = field(default_factory=list)
     root: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
+    limits: Limits | None = None
     faults: list[dict[str, str]] = field(default_factory=list)
     binds: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Check what becomes part of a path."""
+        if not re.fullmatch("[0-9a-f]{8}", self.identity):
+            raise ValueError(f"field 'identity' should be 8 hexadecimal digits, found {self.identity!r}")
 
     @property
     def folder(self) -> Path:
         """Return the folder of the cluster."""
         return folder_of(self.specification.name)
 
+    @property
+    def space(self) -> Path:
+        """Return the folder on whose path the cluster has its file systems in memory, in a namespace of its own."""
+        return self.folder / f"space-{self.identity}"
+
+    @property
+    def groups(self) -> list[Path]:
+        """Return the cgroups of the cluster that there are, one in each hierarchy."""
+        found = groups_of_cluster(self.specification.name, [self.identity], hierarchies())
+        return [path for path in found if path.is_dir()]
+
     def save(self) -> None:
-        """Write the record, whole or not at all."""
-        data = {**asdict(self), "specification": self.specification.to_json()}
-        write_whole(self.folder / "state.json", json.dumps(data, indent=2) + "\n")
+        """Write the record, whole or not at all.
+
+        Raises:
+            ClusterError: The disk is full, or it cannot be written for another reason.
+        """
+        with reported():
+            write_whole(self.folder / "state.json", json.dumps(asdict(self), indent=2) + "\n")
 
     def enter(self, phase: str) -> None:
         """Record that a phase has ended, and die there where a test asks for it."""
@@ -74,33 +105,71 @@ class State:
         """Tell whether the process on which all others depend is alive."""
         if self.supervisor is None or self.boot != boot_identity():
             return False
-        return start_time(self.supervisor[0]) == self.supervisor[1]
+        process, started = self.supervisor
+        return start_time(process) == started and identity_of(process, self.folder) == self.identity
+
+    def has(self, machine: str) -> bool:
+        """Tell whether the first process of a machine is alive, and not another one that has its number now."""
+        if self.supervisor is None or not self.alive:
+            return False
+        return is_first_within(self.machines.get(machine, 0), self.supervisor[0])
+
+    def first_process(self, machine: str) -> int:
+        """Return the process id of the first process of a machine.
+
+        Raises:
+            ClusterError: It is dead.
+        """
+        if self.has(machine):
+            return self.machines[machine]
+        name = self.specification.name
+        if self.alive:
+            raise ClusterError(f"{machine} is dead: boot it with `srunbook cluster fault heal --name {name}`")
+        raise ClusterError(f"cluster {name!r} has gone down: clear it away with `srunbook cluster down --name {name}`")
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a cluster."""
-    return cache_folder() / "clusters" / check_name(name)
+    """Return the folder of a cluster.
+
+    Raises:
+        TrustError: Another user could have written what lies there.
+    """
+    return trusted(cache_folder() / "clusters" / check_name(name))
+
+
+def groups_of_cluster(name: str, identities: Iterable[str], mounted: Sequence[Path]) -> list[Path]:
+    """Return the cgroup of a cluster in each of the hierarchies, for each identity, whether it has been made or not."""
+    return [hierarchy / f"srunbook-{name}-{identity}" for identity in sorted(identities) for hierarchy in mounted]
 
 
 def read_state(name: str) -> State | None:
     """Read the record of a cluster, or return None without one.
 
-    Fields of another version of srunbook are passed over, so that its clusters can still be taken down.
+    Raises:
+        RecordError: It is broken, or that of another cluster.
+        TrustError: Another user could have written it.
     """
-    path = folder_of(name) / "state.json"
+    path = trusted(folder_of(name) / "state.json")
     if not path.exists():
         return None
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data["specification"] = Specification.from_json(data["specification"])
-    data["supervisor"] = tuple(data["supervisor"]) if data["supervisor"] else None
-    return State(**{item.name: data[item.name] for item in fields(State) if item.name in data})
+    try:
+        state = read_json(path, State, ValueError)
+        if state.specification.name != name:
+            raise ValueError(f"it is that of cluster {state.specification.name!r}")
+    except (ValueError, OSError, SpecificationError) as error:
+        why = str(error).removeprefix(f"{path}: ")
+        raise RecordError(
+            f"the record {path} cannot be used: {why}. `srunbook cluster down --name {name}` ends and removes "
+            "what it can prove to belong to that cluster"
+        ) from None
+    return state
 
 
 def running_state(name: str) -> State:
     """Read the record of a cluster that is up.
 
     Raises:
-        ClusterError: It is not up.
+        ClusterError: It is not up, or its record cannot be used.
     """
     state = read_state(name)
     if state is None or not state.alive or state.phase != "ready":
@@ -110,7 +179,7 @@ def running_state(name: str) -> State:
 
 def names() -> list[str]:
     """Return the names of all clusters with a record."""
-    folder = cache_folder() / "clusters"
+    folder = trusted(cache_folder() / "clusters")
     return sorted(path.parent.name for path in folder.glob("*/state.json"))
 
 
@@ -121,37 +190,10 @@ def locked(name: str) -> Iterator[None]:
     Raises:
         ClusterError: Another one is at work.
     """
-    path = folder_of(name).with_suffix(".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ClusterError(
-                f"another command is starting or stopping cluster {name!r}: wait until it has ended"
-            ) from None
-        yield
-
-
-def boot_identity() -> str:
-    """Return the identity of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def start_time(process: int) -> int | None:
-    """Return when a process was started, in ticks since boot, or None where it is gone or a zombie."""
     try:
-        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
-def children(process: int) -> list[int]:
-    """Return the process ids of the children of a process, none where it is gone."""
-    try:
-        text = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [int(item) for item in text.split()]
+        with held(folder_of(name), wait=False):
+            yield
+    except BlockingIOError:
+        raise ClusterError(
+            f"another command is starting or stopping cluster {name!r}: wait until it has ended"
+        ) from None
