@@ -108,7 +108,12 @@ def of_another_user(path: Path) -> None:
     os.chown(path, 4711, -1)
 
 
-DAMAGES = (world_writable, group_writable, of_another_user, linked)
+DAMAGES = {
+    world_writable: "is writable by other users",
+    group_writable: "is writable by other users",
+    of_another_user: "belongs to user 4711",
+    linked: "is a link",
+}
 PLACES = ("srunbook", "srunbook/clusters", f"srunbook/clusters/{NAME}", f"srunbook/clusters/{NAME}/state.json")
 
 
@@ -158,7 +163,7 @@ def test_a_planted_root_is_refused(base, place, damage):
     found = base / "srunbook" / place.replace("SUITE", folder.name)
     damage(found)
 
-    with pytest.raises(ClusterError, match=f"{found} "):
+    with pytest.raises(ClusterError, match=f"{found} {DAMAGES[damage]}"):
         _roots.find_root("bookworm")
 
 
@@ -178,7 +183,7 @@ def test_a_planted_image_is_refused(base, monkeypatch, place, damage):
     for name in ("check_host", "ensure_root"):
         monkeypatch.setattr(_lifecycle, name, lambda *_, **__: root)
 
-    with pytest.raises(ClusterError, match=f"{base / 'srunbook' / place} (belongs to user|is writable by|is a link)"):
+    with pytest.raises(ClusterError, match=f"{base / 'srunbook' / place} {DAMAGES[damage]}"):
         cluster.up(Specification(name=NAME), Provision(images=(image,)))
 
 
@@ -222,23 +227,27 @@ def test_a_broken_record_is_named_and_cleared_away(text):
     assert not folder.exists()
 
 
-def supervisor(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a process with the command line of a supervisor."""
-    script = 'exec -a unshare sh -c "read go" sh "$1" /lower'
+def supervisor(folder: Path, name: str = "unshare") -> subprocess.Popen[bytes]:
+    """Start a process with the command line of a supervisor, or of a program that works on the same folder."""
+    script = f'exec -a {name} sh -c "read go" sh "$1" /lower'
     process = subprocess.Popen(["bash", "-c", script, "bash", str(folder / "space-0123abcd")], stdin=subprocess.PIPE)
-    while b"unshare" not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0]:
+    while Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0] != name.encode():
         assert process.poll() is None
     return process
 
 
 def test_down_finds_the_supervisor_of_a_broken_record():
-    """With a record that names nobody, `down` ends the cluster's first process, and not that of another cluster."""
+    """With a record that names nobody, `down` ends the cluster's first process, and no other that names its folder."""
     folder = plant()
     (folder / "state.json").write_text("{")
-    with supervisor(folder_of("other")) as other, supervisor(folder) as own:  # what is left ends with its input
+    with (  # what is left ends with its input
+        supervisor(folder) as own,
+        supervisor(folder_of("other")) as other,
+        supervisor(folder, "ls") as reader,
+    ):
         assert cluster.down(NAME)
         assert own.wait(timeout=10) == -9
-        assert other.poll() is None
+        assert (other.poll(), reader.poll()) == (None, None)
 
 
 @pytest.mark.parametrize(
