@@ -7,13 +7,14 @@ is a thin layer over these functions.
 from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
-from srunbook.cluster._commands import FinishedJob, account, await_job, capture, execute, stage, submit
+from srunbook.cluster._commands import FinishedJob, account, await_job, capture, execute, submit
 from srunbook.cluster._configuration import SECOND_USER, USER
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._lifecycle import down, names, status, up
 from srunbook.cluster._provision import Image, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._specification import GENERATIONS, NEWEST, Specification
+from srunbook.cluster._staging import stage
 from srunbook.cluster._state import State, locked, read_state, running_state
 
 __all__ = [

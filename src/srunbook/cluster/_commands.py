@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import os
+import codecs
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -13,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srunbook.cluster._configuration import USER, USER_IDS
-from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._namespaces import entering
+from srunbook.cluster._entering import devices, entering
+from srunbook.cluster._errors import ClusterError
 from srunbook.cluster._progress import Say, say_nothing
+from srunbook.cluster._staging import stage
 from srunbook.cluster._state import State
+from srunbook.cluster._terminal import is_interactive, run_apart
 from srunbook.slurm import SlurmParseError, parse_sacct_columns, sacct_command
 
 FIELDS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
@@ -34,6 +34,15 @@ ENDED = (
     "TIMEOUT",
 )
 """States of a job that has ended, unless it was requeued."""
+
+PIECE = 2**24
+"""Bytes of a job's output that are read at once."""
+
+READ = """\
+[ -f "$1" ] || exit 0
+exec dd if="$1" iflag=skip_bytes,count_bytes,nonblock skip="$2" count="$3" bs=64k status=none
+"""
+"""Prints a piece of a file; a job may have put a pipe or a device in its place, which would never end."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class FinishedJob:
 def execute(state: State, command: Sequence[str], *, user: str = USER, machine: str = "login") -> int:
     """Run a command on the cluster with this process's own input and output.
 
+    It gets a session of its own, and a terminal of its own in the place of this process's.
+
     Args:
         state: The cluster.
         command: What to run.
@@ -68,14 +79,15 @@ def execute(state: State, command: Sequence[str], *, user: str = USER, machine: 
         machine: On which machine.
 
     Returns:
-        Its exit status.
+        Its exit status as a shell gives it: 128 and the signal where one ended it.
 
     Raises:
         SpecificationError: No such user or machine.
+        ClusterError: The machine is dead.
     """
-    _check(state, user, machine)
-    line = entering(state, machine, ["env", f"TERM={os.environ.get('TERM', 'dumb')}", *command], user=user)
-    return subprocess.run(line, check=False).returncode
+    typed = is_interactive()
+    line = entering(state, machine, command, user=user, terminal=typed)
+    return run_apart(line, devices(state, machine), USER_IDS[user], interactive=typed)
 
 
 def capture(
@@ -96,8 +108,11 @@ def capture(
         machine: On which machine.
         folder: Where; the user's home by default.
         timeout: Seconds after which it is killed.
+
+    Raises:
+        SpecificationError: No such user or machine.
+        ClusterError: The machine is dead.
     """
-    _check(state, user, machine)
     return subprocess.run(
         entering(state, machine, command, user=user, folder=folder),
         stdin=subprocess.DEVNULL,
@@ -107,42 +122,6 @@ def capture(
         check=False,
         timeout=timeout,
     )
-
-
-def _check(state: State, user: str | None, machine: str) -> None:
-    if user is not None and user not in USER_IDS:
-        raise SpecificationError(f"user {user!r}: the cluster has {' and '.join(USER_IDS)}, as in --user {USER}")
-    if machine not in state.machines:
-        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
-
-
-def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
-    """Copy a job script, byte for byte, and the Python files beside it into a new folder of a user's home.
-
-    Args:
-        state: The cluster.
-        script: The script on the host.
-        user: Whose home.
-        extra: Further files that it needs beside it.
-
-    Returns:
-        The folder's path on the cluster.
-
-    Raises:
-        SpecificationError: There is no such script.
-    """
-    if not script.is_file():
-        raise SpecificationError(f"no such script: {script}. Give a file, as in train.sbatch")
-    _check(state, user, "login")
-    home = state.folder / "home" / user
-    names = itertools.chain([script.stem], (f"{script.stem}-{number}" for number in itertools.count(2)))
-    folder = home / next(name for name in names if not (home / name).exists())
-    folder.mkdir(mode=0o755)
-    for path in [script, *sorted(script.resolve().parent.glob("*.py")), *extra]:
-        shutil.copyfile(path, folder / path.name)
-    for path in [folder, *folder.iterdir()]:
-        os.chown(path, USER_IDS[user], USER_IDS[user])
-    return f"/home/{user}/{folder.name}"
 
 
 def submit(
@@ -183,7 +162,10 @@ def submit(
         raise ClusterError(f"sbatch refused {script.name}:\n{result.stderr.strip()}")
     if result.stderr.strip():
         follow(result.stderr)
-    return await_job(state, result.stdout.strip().split(";")[0], user=user, follow=follow, timeout=timeout)
+    job = re.search(r"^(\d+)(;\S*)?\n\Z", result.stdout, re.MULTILINE)  # the user's profile may print lines before it
+    if not job:
+        raise ClusterError(f"sbatch printed {result.stdout!r} and not the number of the job")
+    return await_job(state, job[1], user=user, follow=follow, timeout=timeout)
 
 
 def await_job(
@@ -207,22 +189,27 @@ def await_job(
         ClusterError: It did not end in time, and was cancelled.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    output = ""
+    output = bytearray()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     said: dict[str, str] = {}
     ended = False
     while not ended:
         shown = capture(state, ["scontrol", "--oneliner", "show", "job", job], user=user)
         said = dict(re.findall(r"(\w+)=(\S*)", shown.stdout)) or said
         ended = said.get("JobState", "") in ENDED
-        new = _read(state, said.get("StdOut", ""), user, len(output.encode()))
+        new = _read(state, said.get("StdOut", ""), user, len(output))
         output += new
-        if new:
-            follow(new)
+        ended = ended and len(new) < PIECE
+        if text := decoder.decode(new, final=ended):
+            follow(text)
         if not ended and not state.alive:
             raise ClusterError(f"cluster {state.specification.name!r} went down while job {job} ran")
         if not ended and deadline is not None and time.monotonic() > deadline:
             capture(state, ["scancel", job], user=user)
-            raise ClusterError(f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{output}")
+            said_so_far = output.decode(errors="replace")
+            raise ClusterError(
+                f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{said_so_far}"
+            )
         if not ended:
             time.sleep(0.3)
     rows = account(state, job)
@@ -230,16 +217,16 @@ def await_job(
     status = int(code) or (128 + int(number) if int(number) else 0)
     if status == 0 and not (rows and rows[0]["State"] == "COMPLETED"):
         status = 1
-    return FinishedJob(job, rows, output, status)
+    return FinishedJob(job, rows, output.decode(errors="replace"), status)
 
 
-def _read(state: State, path: str, user: str, offset: int) -> str:
-    """Read a file beyond an offset in bytes, as its user and on the cluster, so that no link leads elsewhere."""
+def _read(state: State, path: str, user: str, offset: int) -> bytes:
+    """Read a piece of a file beyond an offset, as its user and on the cluster, so that no link leads elsewhere."""
     if not path or path == "/dev/null":
-        return ""
-    command = entering(state, "login", ["tail", "-c", f"+{offset + 1}", "--", path], user=user)
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return result.stdout.decode(errors="surrogateescape")
+        return b""
+    command = ["sh", "-c", READ, "sh", path, str(offset), str(PIECE)]
+    line = entering(state, "login", command, user=user, login=False)
+    return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
 
 
 def account(state: State, job: str, *, timeout: float = 30.0) -> list[dict[str, str]]:

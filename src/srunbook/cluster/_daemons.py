@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from srunbook.cluster._cache import cache_folder, make_folder
@@ -21,8 +21,8 @@ from srunbook.cluster._configuration import (
     slurmdbd_conf,
     task_prolog,
 )
+from srunbook.cluster._entering import entering
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._namespaces import entering
 from srunbook.cluster._provision import IMAGES, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._state import State
@@ -78,7 +78,12 @@ def write_files(state: State, plugins: Plugins, provision: Provision) -> list[Bi
 
     Returns:
         What every machine of the cluster gets bound.
+
+    Raises:
+        ClusterError: Something would be bound into the home of a user.
     """
+    provided = provision.all_binds()
+    check_targets(provided)
     folder = state.folder
     slurm = folder / "etc" / "slurm"
     modules = folder / "modulefiles"
@@ -118,8 +123,23 @@ def write_files(state: State, plugins: Plugins, provision: Provision) -> list[Bi
         Bind(logs, Path("/var/log/slurm"), writable=True),
         Bind(folder / "home", Path("/home"), writable=True),
         Bind(state.space / "scratch", Path("/scratch"), writable=True),
-        *provision.all_binds(),
+        *provided,
     ]
+
+
+def check_targets(binds: Iterable[Bind]) -> None:
+    """Refuse what would be bound into the home of a user, who could lead root elsewhere by a link in its place.
+
+    Raises:
+        ClusterError: A target lies there.
+    """
+    for bind in binds:
+        for user in USER_IDS:
+            if bind.target.is_relative_to(f"/home/{user}"):
+                raise ClusterError(
+                    f"{bind.target} would lie in the home of {user}, a user of the cluster: "
+                    "keep srunbook and its environment elsewhere, such as in a folder of /opt"
+                )
 
 
 def _slurm_number(state: State) -> int:
@@ -153,7 +173,6 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
-                umask=0o022,
             )
     failed = [machine for machine, process in processes.items() if process.wait() != 0]
     if failed:

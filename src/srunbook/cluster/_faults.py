@@ -159,13 +159,17 @@ def fill_disk(state: State, free: int = 0) -> None:
     if not 0 <= free <= 60_000:
         raise SpecificationError(f"room {free} KiB: allowed are 0 to 60000, as in fault fill-disk 512")
     _record(state, "fill-disk")
-    capture(state, ["dd", "if=/dev/zero", f"of={FILLER}", "bs=64k"], user=None)  # ends when nothing more fits
+    _administer(state, "rm", "-rf", FILLER)
+    # Everybody may write there: only a new file is sure to be no link to another one. It ends when nothing more fits.
+    filled = capture(state, ["dd", "if=/dev/zero", f"of={FILLER}", "bs=64k", "conv=excl"], user=None)
+    if "No space left" not in filled.stderr:
+        raise ClusterError(f"/scratch could not be filled: {filled.stderr.strip()}")
     if free:
         _administer(state, "truncate", f"--size=-{free}K", FILLER)
 
 
 def _empty_disk(state: State, fault: dict[str, str]) -> None:  # noqa: ARG001 - the form of all that undo
-    _administer(state, "rm", "-f", FILLER)
+    _administer(state, "rm", "-rf", FILLER)
 
 
 def slow_node(state: State, node: str, quota: float = 0.25) -> None:

@@ -15,17 +15,12 @@ from pathlib import Path
 
 from srunbook.cluster._cache import clear_folder
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._groups import group_binds, limiting_command, limiting_groups, remove_group
+from srunbook.cluster._groups import group_binds, remove_group
 from srunbook.cluster._host import CLEAN_ENVIRONMENT, hierarchies
 from srunbook.cluster._limits import Limits, limits_here
 from srunbook.cluster._processes import children, identity_of, kill, processes_of, start_time
 from srunbook.cluster._scripts import MACHINE, SUPERVISOR
 from srunbook.cluster._state import State, folder_of, groups_of_cluster
-
-JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
-"""Joins the cgroups named before `--`, then becomes the command after it."""
-
-AS_USER = 'cd -- "$1" && shift && exec "$@"'
 
 
 def start_supervisor(state: State, lower: str) -> None:
@@ -101,27 +96,6 @@ def in_network(state: State, machine: str | None, command: Sequence[str]) -> Non
     result = subprocess.run([*inside, *command], env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise ClusterError(f"{' '.join(command)}: {result.stderr.strip() or result.returncode}")
-
-
-def entering(
-    state: State, machine: str, command: Sequence[str], *, user: str | None = None, folder: str | None = None
-) -> list[str]:
-    """Return the command line that runs a command on a machine of the cluster.
-
-    Args:
-        state: The cluster.
-        machine: The machine.
-        command: What to run.
-        user: As whom, with a login shell as on a site; root without it.
-        folder: Where; the user's home by default.
-    """
-    process = state.first_process(machine)
-    join = [str(path / "cgroup.procs") for path in limiting_groups(state, machine)]
-    enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
-    if user is not None:
-        switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--pdeathsig=TERM"]
-        command = [*switch, "--", "bash", "-lc", AS_USER, "bash", folder or f"/home/{user}", *command]
-    return [*limiting_command(state), "sh", "-c", JOIN, "sh", *join, "--", *enter, *command]
 
 
 def _first(state: State) -> int:
