@@ -151,6 +151,23 @@ def test_a_user_types_nothing_into_the_terminal_of_root(slurm, injection):
     assert "/dev/tty" in seen
 
 
+BUILD = """\
+import sys
+from srunbook.cluster import _roots
+with open(sys.argv[1], "wb") as log:
+    _roots._contained(["sh", "-c", ": </dev/tty"], log)
+"""
+
+
+def test_what_is_installed_has_no_terminal(tmp_path):
+    """While a root is made, no script of a package finds the terminal of the one who makes it."""
+    with Terminal() as terminal:
+        status = terminal.await_end(terminal.start([sys.executable, "-c", BUILD, str(tmp_path / "log")]))
+
+    assert status == 1
+    assert "/dev/tty" in (tmp_path / "log").read_text()
+
+
 def test_a_terminal_of_the_cluster_is_as_good_as_this_one(slurm):
     """A shell has a terminal with a name, this window's size and job control, and an end that its status tells of."""
     with Terminal() as terminal:

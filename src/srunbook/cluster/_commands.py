@@ -194,8 +194,8 @@ def await_job(
     said: dict[str, str] = {}
     ended = False
     while not ended:
-        shown = capture(state, ["scontrol", "--oneliner", "show", "job", job], user=user)
-        said = dict(re.findall(r"(\w+)=(\S*)", shown.stdout)) or said
+        shown = _printed(state, ["scontrol", "--oneliner", "show", "job", job], user).decode(errors="replace")
+        said = dict(re.findall(r"(\w+)=(\S*)", shown)) or said
         ended = said.get("JobState", "") in ENDED
         new = _read(state, said.get("StdOut", ""), user, len(output))
         output += new
@@ -224,7 +224,11 @@ def _read(state: State, path: str, user: str, offset: int) -> bytes:
     """Read a piece of a file beyond an offset, as its user and on the cluster, so that no link leads elsewhere."""
     if not path or path == "/dev/null":
         return b""
-    command = ["sh", "-c", READ, "sh", path, str(offset), str(PIECE)]
+    return _printed(state, ["sh", "-c", READ, "sh", path, str(offset), str(PIECE)], user)
+
+
+def _printed(state: State, command: Sequence[str], user: str) -> bytes:
+    """Run a command as a user without the user's profile, which may print, too; return what it printed."""
     line = entering(state, "login", command, user=user, login=False)
     return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
 

@@ -139,6 +139,7 @@ def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) ->
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
+            start_new_session=True,  # what is installed finds no terminal to type on
             check=False,
         )
     if result.returncode != 0:

@@ -234,6 +234,7 @@ def _contained(command: list[str], log: IO[bytes]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
+        start_new_session=True,  # what is installed finds no terminal to type on
         check=False,
     )
     if result.returncode != 0:
