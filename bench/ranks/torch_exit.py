@@ -1,0 +1,39 @@
+"""Train a few steps with DDP, destroy the process group, and print how many of gloo's threads are left.
+
+python torch_exit.py early    # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+if sys.argv[1] == "early":  # late: the constructor of DistributedDataParallel imports it
+    import torch.distributed.nn
+
+
+def train() -> None:
+    """Train, and free the model on return."""
+    model = DistributedDataParallel(torch.nn.Linear(256, 256))
+    for _ in range(3):
+        model(torch.ones(8, 256)).sum().backward()
+        loss = torch.zeros(1)
+        dist.all_reduce(loss)
+
+
+def gloo_threads() -> int:
+    """Count the threads of this process that gloo has started."""
+    names = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/comm")]
+    return sum("gloo" in name for name in names)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    train()
+    dist.destroy_process_group()
+    print(gloo_threads(), flush=True)

@@ -1,0 +1,73 @@
+"""Whether a rank that ends after DistributedDataParallel aborts, by when `torch.distributed.nn` was imported.
+
+python bench/torch_exit.py     # writes bench/results/torch_exit.json
+
+Two ranks on gloo share one CPU, so that the threads of gloo are late. Each rank prints how many of these threads are
+left after `destroy_process_group()`; a rank that ends by a signal has aborted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from helpers.typed import typed
+
+from srunbook.measurements import Configuration, Measurement, write_measurement
+
+HERE = Path(__file__).resolve().parent
+RESULT = HERE / "results" / "torch_exit.json"
+IMPORTS = ("late", "early")
+
+
+def one_run(when: str) -> tuple[int, bool]:
+    """Run two ranks; return the threads of gloo that rank 0 had left, and whether a rank aborted."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    own = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    cpu = min(os.sched_getaffinity(0))
+    command = ["taskset", "-c", str(cpu), sys.executable, str(HERE / "ranks" / "torch_exit.py"), when]
+    ranks = [
+        subprocess.Popen(command, env={**own, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for rank in ("0", "1")
+    ]
+    try:
+        said = [process.communicate(timeout=120)[0] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    return int(said[0]), any(process.returncode < 0 for process in ranks)
+
+
+def main() -> None:
+    """Measure both and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--output", type=Path, default=RESULT)
+    options = parser.parse_args()
+    found: dict[str, list[tuple[int, bool]]] = {when: [] for when in IMPORTS}
+    for number in range(options.runs):
+        for when in IMPORTS:
+            found[when].append(one_run(when))
+        print(number + 1, {when: sum(aborted for _, aborted in runs) for when, runs in found.items()}, flush=True)
+    rows = []
+    for when, runs in found.items():
+        samples = {
+            "threads_left": [float(threads) for threads, _ in runs],
+            "aborted": [float(sum(aborted for _, aborted in runs))],
+        }
+        rows.append(Configuration(f"import-{when}", {"imported": when}, samples))
+    parameters = {"ranks": 2, "cpus": 1, "runs": options.runs}
+    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
+    write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions, parameters=parameters))
+
+
+if __name__ == "__main__":
+    main()
