@@ -98,7 +98,7 @@ while true; do
   sleep 2
 done
 mkdir -p "$RESULTS"
-sacct --parsable2 --jobs="$JOB" --format=JobID,JobName,State,ExitCode,NNodes,NTasks,Elapsed,NodeList \
+sacct --parsable2 --jobs="$JOB" --format=JobID,JobIDRaw,State,ExitCode,NNodes,NTasks,Elapsed,NodeList \
   >"$RESULTS/.sacct_summary.txt"
 mv "$RESULTS/.sacct_summary.txt" "$RESULTS/sacct_summary.txt" # whole or not at all
 echo "state:   $STATE, exit code $STATUS"

@@ -9,6 +9,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from srunbook._files import read_whole
+
 T = TypeVar("T")
 
 STRICT: Final[dict[str, Any]] = {"extra": "forbid", "strict": True}
@@ -24,15 +26,17 @@ def read_json(path: Path, kind: type[T], error: type[ValueError]) -> T:
         error: What to raise.
 
     Raises:
-        error: The file is missing, is not JSON, or does not have the form of the dataclass. The message is one line
-            that names the file and the first field that is wrong.
+        error: The file is missing or cannot be read, is not JSON, or does not have the form of the dataclass. The
+            message is one line that names the file and the first field that is wrong.
     """
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(kind).validate_json(path.read_bytes())
+        return TypeAdapter(kind).validate_json(read_whole(path))
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
+    except OSError as problem:
+        raise error(f"{path}: {problem.strerror}") from None
     except ValidationError as invalid:
         raise error(f"{path}: {_complaint(kind, invalid.errors(include_url=False))}") from None
 

@@ -76,8 +76,8 @@ def test_run_then_verify(slurm: State, folder: str, nodes: int) -> None:
     assert status == 0, said
     assert f"next:    ./verify_multinode.sh {job}" in said
     summary = (results / "sacct_summary.txt").read_text().splitlines()
-    assert summary[0] == "JobID|JobName|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
-    assert summary[1].startswith(f"{job}|ddp_cpu|COMPLETED|0:0|{nodes}|")
+    assert summary[0] == "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
+    assert summary[1].startswith(f"{job}|{job}|COMPLETED|0:0|{nodes}|")
     assert {path.name for path in results.iterdir()} >= {
         *("metrics.csv", "timings.csv", "sacct_summary.txt", "checkpoint_latest.pth"),
         *(f"rank_{rank}.log" for rank in range(nodes)),
@@ -124,7 +124,7 @@ def test_status_of_the_job_is_that_of_the_helper(slurm: State, folder: str) -> N
     errors = (slurm.folder / folder.lstrip("/") / f"ddp_cpu_{job}.err").read_text()
 
     assert status == 2, said
-    assert f"{job}|ddp_cpu|FAILED|2:0|" in summary
+    assert f"{job}|{job}|FAILED|2:0|" in summary
     assert errors.count("error: --learning-rate -1.0: give more than 0") == 1
 
 

@@ -54,6 +54,9 @@ RUN = "srun python3 ranks.py"
 GREEDY = "python3 -c 'print(len(bytearray(300 * 2**20)))'"
 AGAIN = '[ -n "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 100; }'
 
+NAME = "$(printf 'x|COMPLETED|0:0|1|1|0|node1\\n%s|x|COMPLETED|0:0|1||0|node1\\n%s.0|x' $SLURM_JOB_ID $SLURM_JOB_ID)"
+"""The name of a step that ends its own row of sacct, and holds one of a job that went well."""
+
 JOBS = {
     "good": ("-N2", f"{RUN} true"),
     "failed": ("-N2", "srun --kill-on-bad-exit=1 python3 ranks.py false; exit 3"),
@@ -70,6 +73,10 @@ JOBS = {
     "pending": ("--hold", "exit 0"),
     "one-host": ("-N2 --ntasks-per-node=2", "srun -N1 -n2 python3 ranks.py true"),
     "alone": ("-N2", "srun env SLURM_PROCID=0 SLURM_NTASKS=1 python3 ranks.py true"),
+    "array": ("-N1 --array=1-3", f"{RUN} test $SLURM_ARRAY_TASK_ID != 2"),
+    "components": ("-N1 : -N1 --exclude=node3,node4", "srun --het-group=0,1 python3 ranks.py true"),
+    "two-steps": ("-N2", f"srun -n1 -N1 true; {RUN} true; {RUN} true"),
+    "forged": ("-N1", f'srun false; srun --job-name="{NAME}" python3 ranks.py true'),
 }
 """Options of sbatch, and the command of the job."""
 
@@ -92,8 +99,11 @@ class Jobs:
         """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
         command = ["sacct", "-X", "--noheader", "--parsable2", f"--jobs={self.numbers[name]}", "--format=State"]
         deadline = time.monotonic() + 200
-        while (state := cluster.capture(self.state, command).stdout.strip().split(" ")[0]) not in ENDED:
-            assert time.monotonic() < deadline, f"the job {name} is {state}"
+        while True:
+            states = {line.split()[0] for line in cluster.capture(self.state, command).stdout.splitlines()}
+            if states and states <= {*ENDED}:
+                break
+            assert time.monotonic() < deadline, f"the job {name} is {states}"
             time.sleep(0.2)
         return self.numbers[name]
 
@@ -175,7 +185,7 @@ def test_a_job_of_the_gloo_guide(jobs, gloo, request):
 
     assert done.returncode == Cause.VERIFIED, done.stdout
     assert lines[-1] == "13 passed: every check passed (status 0)"
-    assert f"{job}.0|python|COMPLETED|0:0|2|2|" in (results / "sacct_summary.txt").read_text()
+    assert f"{job}.0|{job}.0|COMPLETED|0:0|2|2|" in (results / "sacct_summary.txt").read_text()
     assert "| parameters | passed | " in (results / "EXECUTION_SUMMARY.md").read_text()
 
     sha256 = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
@@ -246,16 +256,50 @@ def test_a_job_that_was_requeued_and_ended(jobs):
     assert "says sacct; attempt 2, the earlier ended REQUEUED" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["components", "two-steps"])
+def test_steps_and_components(jobs, name):
+    """A step that runs on two components is one world, and of several steps each is judged."""
+    done = jobs.verify(jobs.ended(name))
+
+    assert done.returncode == Cause.VERIFIED, done.stdout
+
+
+def test_elements_of_an_array(jobs):
+    """An array is as good as its worst element; each can be judged alone, by either of its numbers."""
+    number = jobs.ended("array")
+    whole = jobs.verify(number)
+    raw = cluster.capture(jobs.state, ["sacct", "-Xn", "-P", f"-j{number}_1", "-oJobIDRaw"]).stdout.strip()
+    alone = [jobs.verify(one).returncode for one in (f"{number}_1", f"{number}_2", f"{number}_3", raw)]
+
+    assert whole.returncode == Cause.FAILED, whole.stdout
+    assert [
+        line.split()[:2] for line in whole.stdout.splitlines() if f" {number}_" in line and "next:" not in line
+    ] == [
+        ["passed", f"{number}_1"],
+        ["FAILED", f"{number}_2"],
+        ["passed", f"{number}_3"],
+    ]
+    assert alone == [Cause.VERIFIED, Cause.FAILED, Cause.VERIFIED, Cause.VERIFIED]
+
+
+def test_no_rank_lines(jobs):
+    """A good job whose program prints no rank lines is not proven."""
+    done = jobs.verify(jobs.ended("no-lines"))
+
+    assert done.returncode == Cause.NOT_PROVEN, done.stdout
+    assert "found no start line in slurm-" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "cause", "sentence"),
     [
+        ("forged", Cause.FAILED, ".0 is FAILED 1:0; expected COMPLETED 0:0"),
         ("failed", Cause.FAILED, "FAILED 3:0, 2 nodes (node[1-2]), elapsed 00:"),
-        ("step-failed", Cause.FAILED, "0 (python3) is FAILED 1:0; expected COMPLETED 0:0"),
+        ("step-failed", Cause.FAILED, ".0 is FAILED 1:0; expected COMPLETED 0:0"),
         ("cancelled", Cause.CANCELLED, "CANCELLED 0:0, 2 nodes (node[1-2]), elapsed 00:"),
         ("out-of-memory", Cause.OUT_OF_MEMORY, ".0 is OUT_OF_MEMORY 0:125; expected COMPLETED 0:0"),
         ("node-fail", Cause.NODE_FAIL, "job         NODE_FAIL "),
         ("nothing", Cause.RAN_NOTHING, ".batch, and no step of srun"),
-        ("no-lines", Cause.RAN_NOTHING, "found no start line in slurm-"),
         ("one-host", Cause.HOSTS, "both ranks ran on node1; the job was given node[1-2]"),
         ("alone", Cause.WORLD_SIZE, "world size 1, 2 times, instead of 2: rank 0 is pid "),
         ("timeout", Cause.TIMEOUT, "TIMEOUT 0:0, 2 nodes (node[1-2]), elapsed 00:"),

@@ -98,6 +98,10 @@ def test_a_loss_that_is_not_finite():
     [
         ("rank 4/4 start", "rank 4/4 start: a world of 4 has no rank 4; ranks count from 0"),
         ("rank 0/0 end steps=1", "rank 0/0 end: a world of 0 has no rank 0"),
+        ("rank -1/2 start host=a", "rank -1/2 start: expected whole numbers of at most 18 digits, as in rank 0/2"),
+        ("rank \u0663/\u0664 start", "rank \u0663/\u0664 start: expected whole numbers"),
+        (f"rank {10**30}/{10**31} end steps=1", f"rank {10**30}/{10**31} end: expected"),
+        ("rank 10**2/10**3 end", "rank 10**2/10**3 end: expected"),
         ("rank 0/1 start host=a host=b", "rank 0/1 start: host= comes twice"),
         ("rank 0/1 start local_rank=-1", "local_rank=-1: expected a whole number, 0 or more"),
         ("rank 0/1 start pid=7.5", "pid=7.5: expected a whole number"),
@@ -130,7 +134,9 @@ def test_an_impossible_value(line, complaint):
         "rank 0/2 middle steps=1",
         "shrank 3/8 start host=a",
         "my_rank 0/2 start host=a",
-        "rank -1/2 start host=a",
+        "rank 1/2: start",
+        "rank 1/2. end",
+        "rank one/two start",
         "rank 0/2  start host=a",
         "Rank 0/2 start host=a",
         'record {"event": "start", "rank": 0}',
@@ -192,10 +198,12 @@ def test_any_line_is_read_or_refused(text):
         "rank 0/1 end " + "x=1 " * 10**4,
         "rank 0/1 end loss=" + "1" * 10**6,
         "rank " + "1" * 10**6 + "/2 start",
+        "rank 1" * 10**5,
+        "rank 1/1" * 10**5,
         "\x1b[" + "3" * 10**6,
         "\x1b[" * 10**5,
     ],
-    ids=["spaces", "many", "word", "fields", "digits", "rank", "colour", "colours"],
+    ids=["spaces", "many", "word", "fields", "digits", "rank", "ranks", "worlds", "colour", "colours"],
 )
 def test_a_hostile_line_takes_no_time(line):
     """The work on a line grows with its length, not with the square of it."""

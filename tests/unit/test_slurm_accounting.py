@@ -15,7 +15,7 @@ from srunbook.slurm import (
     split_attempts,
 )
 
-HEADER = "|".join(SACCT_FIELDS)
+HEADER = "JobID|JobName|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
 PRINTED = f"""\
 {HEADER}
 9|wrap|REQUEUED|0:0|1||00:00:01|node1
@@ -54,7 +54,7 @@ def test_a_canceller_is_no_part_of_the_state():
 
 def test_a_dead_node_gives_no_exit_code():
     """A step whose node died has an empty exit code, and its state tells what happened."""
-    (row,) = parse_sacct(f"{HEADER}\n7.0|sleep|CANCELLED||1|1|00:00:34|node4\n")
+    _, row = parse_sacct(f"{HEADER}\n7|wrap|NODE_FAIL|0:0|1||00:00:34|node4\n7.0|sleep|CANCELLED||1|1|00:00:34|node4\n")
 
     assert (row.state, row.exit_code, row.signal) == ("CANCELLED", 0, 0)
 
@@ -73,32 +73,47 @@ def test_an_unknown_job_has_no_rows():
     assert parse_sacct(HEADER + "\n") == parse_sacct("") == []
 
 
-@given(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=20))
-def test_a_name_may_hold_anything(name):
-    """A job's name changes no other column, whatever bars and states it holds."""
-    (row,) = parse_sacct(f"{HEADER}\n17|{name}|FAILED|3:0|2||00:00:01|node[1-2]\n")
-
-    assert (row.name, row.state, row.exit_code, row.nodes) == (name, "FAILED", 3, 2)
+MARK = "|3f2a|"
 
 
-def test_columns_keep_a_bar_in_the_name():
-    """Columns of any choice and order are read, also where the name holds bars, is last, or ends in one."""
-    text = "JobID|JobName|Partition|State\n17|a|b||batch|FAILED\n17.0|x|batch|FAILED\n"
-    first, second = parse_sacct_columns(text)
-
-    assert first == {"JobID": "17", "JobName": "a|b|", "Partition": "batch", "State": "FAILED"}
-    assert second["JobName"] == "x"
-    assert parse_sacct_columns("JobID|JobName\n17|a|b\n") == [{"JobID": "17", "JobName": "a|b"}]
-    assert parse_sacct_columns("") == parse_sacct_columns("JobID|JobName\n") == []
+def printed(rows: list[list[str]], delimiter: str) -> str:
+    """Return what sacct prints for rows, the first of which names the columns."""
+    return "".join(delimiter.join(row) + "\n" for row in rows)
 
 
-def test_a_line_break_in_the_name_is_part_of_it():
-    """A row that a line break in the name has torn is put together; a torn row before another one is refused."""
-    text = "JobID|JobName|State\n4|a\n\nb|COMPLETED\n4.0|true|COMPLETED\n"
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: "3f2a" not in text), max_size=4))
+def test_text_of_a_user_forges_nothing(names):
+    """Behind a delimiter that its user cannot guess, a name is read as it is, and changes nothing else."""
+    rows = [["17", "FAILED", name, "node1"] for name in names]
+    read = parse_sacct_columns(printed([["JobID", "State", "JobName", "NodeList"], *rows], MARK), MARK)
 
-    assert [row["JobName"] for row in parse_sacct_columns(text)] == ["a\n\nb", "true"]
-    with pytest.raises(SlurmParseError, match="2 columns under a header of 3"):
-        parse_sacct_columns("JobID|JobName|State\n4|a\n4.0|true|COMPLETED\n")
+    assert [list(row.values()) for row in read] == rows
+
+
+@pytest.mark.parametrize("name", ["x|COMPLETED|0:0\n17|y|COMPLETED|0:0\n17.0|z", "a|b", "a\n\nb", "\n17|COMPLETED"])
+def test_names_that_look_like_rows(name):
+    """A name that holds whole rows, of the usual delimiter, is a name."""
+    rows = [["JobID", "JobName", "State", "ExitCode"], ["17", name, "FAILED", "1:0"], ["17.0", name, "FAILED", "1:0"]]
+
+    assert [row["State"] for row in parse_sacct_columns(printed(rows, MARK), MARK)] == ["FAILED", "FAILED"]
+
+
+def test_the_default_columns_hold_no_text_of_a_user():
+    """What verify asks for can hold neither a bar nor a line break, whatever a user calls a job or a folder."""
+    free = {"JobName", "WorkDir", "Comment", "AdminComment", "SystemComment", "SubmitLine", "StdOut", "StdErr", "StdIn"}
+    free |= {"Account", "Reservation", "Reason", "Constraints", "Container", "Extra", "Licenses", "WCKey", "McsLabel"}
+
+    assert not free & {*SACCT_FIELDS}
+
+
+def test_elements_and_components():
+    """Rows of elements, of those that wait, and of components have their number, and the one that Slurm gave them."""
+    header = "JobID|JobIDRaw|State|ExitCode"
+    ids = ["56_3|59", "56_3.0|59.0", "56_[4-9%2]|56", "56_[1,3,...]|56", "60+1|61", "60+1.0|61.0", "7|7", "7.0+1|7.0+1"]
+    rows = parse_sacct("\n".join([header, *(f"{text}|COMPLETED|0:0" for text in ids)]))
+
+    assert [row.identity for row in rows] == [text.split("|")[0] for text in ids]
+    assert [row.raw_id for row in rows] == ["59", "59", "56", "56", "61", "61", "7", "7"]
 
 
 def test_a_bar_too_much_elsewhere_is_refused():
@@ -107,12 +122,16 @@ def test_a_bar_too_much_elsewhere_is_refused():
         parse_sacct_columns("JobID|State\n17|FAILED|x\n")
     with pytest.raises(SlurmParseError, match="1 columns under a header of 2"):
         parse_sacct_columns("JobID|JobName\n17\n")
+    with pytest.raises(SlurmParseError, match="4 columns under a header of 3"):
+        parse_sacct_columns("JobID|JobName|State\n4|a\n4.0|true|COMPLETED\n")
+    assert parse_sacct_columns("") == parse_sacct_columns("JobID|JobName\n") == []
 
 
 def test_the_command_asks_for_the_columns():
     """The command asks for one job, with a header, and for earlier attempts on request."""
     assert sacct_command("17")[-1] == "--format=" + ",".join(SACCT_FIELDS)
     assert "--noheader" not in sacct_command("17")
+    assert "--delimiter=@" in sacct_command("17", delimiter="@")
     assert [word for word in sacct_command("17", duplicates=True) if word not in sacct_command("17")] == [
         "--duplicates"
     ]
@@ -128,6 +147,8 @@ def test_the_command_asks_for_the_columns():
         ("JobID|State|ExitCode\nx|FAILED|0:0\n", "'x' is no job id"),
         ("JobID|State|ExitCode\n17|FAILED|zero\n", "'zero' is no exit code"),
         ("JobID|State|ExitCode\n17| |0:0\n", "no state"),
+        ("JobID|State|ExitCode\n17.0|FAILED|1:0\n17|FAILED|1:0\n", "a step without a row of its job"),
+        ("JobID|State|ExitCode\n\u0661\u0667|FAILED|1:0\n", "is no job id"),
     ],
 )
 def test_another_form_is_refused(text, complaint):

@@ -19,7 +19,7 @@ from srunbook.verify import Accounting, Cause, Check, Outcome, Report
 ROOT = Path(__file__).resolve().parents[2]
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
 HEADER = "|".join(SACCT_FIELDS)
-ROWS = "17|two|COMPLETED|0:0|1||00:00:09|node1\n17.0|python|COMPLETED|0:0|1|1|00:00:09|node1\n"
+ROWS = "17|17|COMPLETED|0:0|1||00:00:09|node1\n17.0|17.0|COMPLETED|0:0|1|1|00:00:09|node1\n"
 RANK_LINES = """\
 rank 0/1 start host=node1 local_rank=0 device=cpu backend=gloo framework=torch-2.13.0 job=17 pid=7
 rank 0/1 end steps=5 params=abababababab
@@ -147,7 +147,7 @@ def test_a_running_job_gets_no_summary(place):
     """While the job runs, nothing is written."""
     folder = place / "results" / "ddp_cpu_17"
     folder.mkdir(parents=True)
-    (place / "sacct.out").write_text(f"{HEADER}\n17|two|RUNNING|0:0|1||00:00:09|node1\n")
+    (place / "sacct.out").write_text(f"{HEADER}\n17|17|RUNNING|0:0|1||00:00:09|node1\n")
     (place / "squeue.out").write_text("RUNNING\n")
     done = run("17")
 
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_written(place):
 
 def test_accounting_that_lags_is_asked_again(place):
     """A job that has left the queue and runs in accounting is asked for again, until accounting has seen its end."""
-    (place / "sacct.out").write_text(f"{HEADER}\n17|two|RUNNING|0:0|1||00:00:09|node1\n")
+    (place / "sacct.out").write_text(f"{HEADER}\n17|17|RUNNING|0:0|1||00:00:09|node1\n")
     later = f'#!/bin/sh\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
     (place / "bin" / "squeue").write_text(later)
 
@@ -176,7 +176,7 @@ def test_accounting_that_lags_is_asked_again(place):
 
 def test_accounting_that_has_not_heard_of_the_start_is_asked_again(place):
     """While accounting counts more nodes than it names, as it does for a moment, it is asked again."""
-    begun = ROWS.replace("17|two|COMPLETED|0:0|1|", "17|allocation|COMPLETED|0:0|2|")
+    begun = ROWS.replace("17|17|COMPLETED|0:0|1|", "17|17|COMPLETED|0:0|2|")
     assert begun != ROWS
     (place / "sacct.out").write_text(f"{HEADER}\n{begun}")
     answer = f'#!/bin/sh\ncat {place}/sacct.out\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'

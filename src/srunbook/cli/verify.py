@@ -43,6 +43,7 @@ its folder before anything can go wrong. Any other folder is judged by the heade
     epilog="""\b
 Example:
   srunbook verify 17
+  srunbook verify 56_3
   srunbook verify --backend gloo results/ddp_cpu_17
 
 \b
@@ -59,7 +60,8 @@ Exit status: 0 if every check passed, 3 if one could not be made,
 def command(target: str, backend: str | None, require: tuple[str, ...], as_json: bool) -> None:
     """Prove from what a job left behind that it did what it should.
 
-    Run this in the folder where you submitted job JOBID. Once the job has ended, its folder of results gets
+    Run this in the folder where you submitted job JOBID. Of an array each element is judged, or one, as in 56_3; of a
+    heterogeneous job each component, or one, as in 56+1. Once the job has ended, its folder of results gets
     EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
     try:
@@ -67,7 +69,7 @@ def command(target: str, backend: str | None, require: tuple[str, ...], as_json:
             if Path(name).name != name:
                 raise verify.TargetError(f"--require {name}: give the name of a file in the folder of results, no path")
         artefacts = verify.collect(target)
-        report = verify.judge(artefacts, backend=backend, form=_form(artefacts, require))
+        report = verify.judge(artefacts, backend=backend, form=lambda part: _form(part, require))
     except verify.TargetError as error:
         _say(str(error))
         sys.exit(verify.Cause.BAD_INPUT)
@@ -75,16 +77,16 @@ def command(target: str, backend: str | None, require: tuple[str, ...], as_json:
         _say(f"broken off: {error}")
         sys.exit(verify.Cause.BROKEN_OFF)
     click.echo(report.json() if as_json else report.text(), nl=False)
-    if artefacts.results is not None and report.ended:
-        _keep(artefacts, report, artefacts.results)
+    for part, judged in zip(artefacts.parts or [artefacts], report.parts or [report], strict=True):
+        if part.results is not None and judged.ended:
+            _keep(part, judged, part.results)
     sys.exit(report.cause)
 
 
 def _form(artefacts: verify.Artefacts, require: tuple[str, ...]) -> verify.ResultsForm:
     """Choose the form of a folder by its name, or by a header that is that of a guide; add the files asked for."""
     name = artefacts.results.resolve().name if artefacts.results else ""
-    header = tuple((artefacts.metrics or "").partition("\n")[0].strip().split(","))
-    known = (form for start, form in FORMS.items() if name.startswith(start) or header == form.columns)
+    known = (form for start, form in FORMS.items() if name.startswith(start) or artefacts.header == form.columns)
     form = next(known, verify.ResultsForm())
     return replace(form, required=tuple(dict.fromkeys([*form.required, *require])))
 
@@ -99,4 +101,4 @@ def _keep(artefacts: verify.Artefacts, report: verify.Report, folder: Path) -> N
 
 
 def _say(text: str) -> None:
-    click.echo(f"srunbook verify: {text}", err=True)
+    click.echo(f"srunbook verify: {verify.printable(text)}", err=True)

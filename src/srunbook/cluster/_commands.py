@@ -6,6 +6,7 @@ import codecs
 import re
 import subprocess
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,10 +248,11 @@ def account(state: State, job: str, *, timeout: float = 30.0) -> list[dict[str, 
         ClusterError: sacct printed something else.
     """
     deadline = time.monotonic() + timeout
-    command = sacct_command(job, [*FIELDS, "End"])
+    delimiter = f"|{uuid.uuid4().hex}|"  # nobody can guess it, so a job's name forges no row
+    command = sacct_command(job, [*FIELDS, "End"], delimiter=delimiter)
     while True:
         try:
-            rows = parse_sacct_columns(capture(state, command, user=None).stdout)
+            rows = parse_sacct_columns(capture(state, command, user=None).stdout, delimiter)
         except SlurmParseError as error:
             raise ClusterError(f"sacct: {error}") from None
         if _is_whole(rows):

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+NUMBER = r"[-+]?\d[\d_.eE+*-]*+(?<=\d)"
+"""Whatever is meant as a number: what a rank cannot be, as in `rank -1/2 start`, is refused and not passed over."""
+
 MARK = re.compile(
-    r"rank (\d{1,18})/(\d{1,18}) (start|end)"
-    r"(?=[ \t]+[A-Za-z_][\w.-]*=|[ \t]*(?:$|[\r\n\[]|rank \d|Expected number of connected))",
-    re.ASCII,
+    rf"rank ({NUMBER})/({NUMBER}) (start|end)"
+    r"(?=[ \t]+[A-Za-z_][A-Za-z0-9_.-]*=|[ \t]*(?:$|[\r\n\[]|rank \d|Expected number of connected))"
 )
 """How a rank line begins. A field follows, or nothing, or another thread's output: `rank 1/2 end of data` is prose."""
 
 FIELD = re.compile(r"[ \t]+([A-Za-z_][\w.-]*)=([^\s\[\](){}<>\"'|\\\x00-\x1f\x7f]*)", re.ASCII)
 """One field, as in logfmt, but without quotes: values hold no spaces."""
 
-FIRST = re.compile(rf"(?<![A-Za-z_]){MARK.pattern}", re.ASCII)
+FIRST = re.compile(rf"(?<![A-Za-z_]){MARK.pattern}")
 """The same for the first of a line, which is no part of another word, as in `shrank 3/8 start`."""
 
 COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -98,7 +100,8 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
         The rank lines, in the order of the output.
 
     Raises:
-        RankLineError: A rank lies outside its world, a field comes twice, or a known field has an impossible value.
+        RankLineError: A rank lies outside its world or is no whole number, a field comes twice, or a known field has an
+            impossible value.
 
     >>> parse_rank_lines(["[0] rank 0/2 end steps=440 note=fine", "rank 1 has ended"])
     [RankEnd(rank=0, world_size=2, steps=440, loss=None, params=None)]
@@ -121,6 +124,8 @@ def _split(line: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _parse(mark: re.Match[str], text: str) -> RankStart | RankEnd:
+    if not all(re.fullmatch(r"[0-9]{1,18}", number) for number in mark.group(1, 2)):
+        raise RankLineError(f"{mark[0][:80]}: expected whole numbers of at most 18 digits, as in rank 0/2")
     rank, world_size, (kind, parsers) = int(mark[1]), int(mark[2]), KINDS[mark[3]]
     if rank >= world_size:
         raise RankLineError(f"{mark[0]}: a world of {world_size} has no rank {rank}; ranks count from 0")

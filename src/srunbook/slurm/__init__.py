@@ -12,6 +12,8 @@ from __future__ import annotations
 from srunbook.slurm._accounting import (
     SACCT_FIELDS,
     SacctRow,
+    is_job_id,
+    leading_number,
     parse_sacct,
     parse_sacct_columns,
     sacct_command,
@@ -32,6 +34,8 @@ __all__ = [
     "compress_tasks",
     "expand_hostlist",
     "expand_tasks",
+    "is_job_id",
+    "leading_number",
     "parse_gpus",
     "parse_sacct",
     "parse_sacct_columns",

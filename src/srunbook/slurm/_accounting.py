@@ -10,12 +10,13 @@ from itertools import accumulate, groupby
 from srunbook.slurm._errors import SlurmParseError
 from srunbook.slurm._hostlist import expand_hostlist
 
-SACCT_FIELDS = ("JobID", "JobName", "State", "ExitCode", "NNodes", "NTasks", "Elapsed", "NodeList")
-"""Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobName,...`."""
+SACCT_FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "NNodes", "NTasks", "Elapsed", "NodeList")
+"""Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobIDRaw,...`. Users write no text into any of these."""
 
 REQUIRED = ("JobID", "State", "ExitCode")
-ROW_START = re.compile(r"[0-9][0-9_+]*(\.[\w+]+)?\|", re.ASCII)
-EXAMPLE = "17.0|python|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
+JOB_ID = re.compile(r"([1-9][0-9]{0,9})(?:[_+](?:0|[1-9][0-9]{0,9}))?")
+ROW_ID = re.compile(r"([0-9]+(?:[_+][0-9]+|_\[[0-9,:%.-]+\])?)(?:\.([\w+]+))?", re.ASCII)
+EXAMPLE = "17.0|17.0|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
 NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 
 
@@ -24,9 +25,10 @@ class SacctRow:
     """One row of sacct: a job, or one of its steps.
 
     Args:
-        job_id: Number of the job.
+        job_id: Number of the job; of an element of an array with its index, `56_3`, or `56_[4-9%2]` for those that
+            still wait; of a component of a heterogeneous job with its offset, `56+1`.
         step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
-        name: Name of the job or of the step's program.
+        name: Name of the job or of the step's program; empty where it was not asked for.
         state: State in one word, such as COMPLETED or CANCELLED.
         exit_code: Exit status.
         signal: Signal that ended it, or 0.
@@ -34,6 +36,7 @@ class SacctRow:
         tasks: Number of tasks, or None where the row does not say.
         elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
         node_list: Host list of its nodes; empty where there are none yet.
+        raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.
     """
 
     job_id: str
@@ -46,6 +49,7 @@ class SacctRow:
     tasks: int | None = None
     elapsed: str = ""
     node_list: str = ""
+    raw_id: str = ""
 
     @property
     def identity(self) -> str:
@@ -63,71 +67,90 @@ class SacctRow:
         return expand_hostlist(self.node_list)
 
 
-def sacct_command(job: str, columns: Sequence[str] = SACCT_FIELDS, *, duplicates: bool = False) -> list[str]:
+def is_job_id(text: str) -> bool:
+    """Tell whether a text is the number of a job, of an element of an array, or of a component.
+
+    >>> [is_job_id(text) for text in ("17", "56_3", "56+1", "017", "56_", "17.0")]
+    [True, True, True, False, False, False]
+    """
+    return JOB_ID.fullmatch(text) is not None
+
+
+def leading_number(job_id: str) -> str:
+    """Return the number of the job that an element or a component belongs to.
+
+    >>> [leading_number(text) for text in ("17", "56_3", "56_[4-9%2]", "56+1")]
+    ['17', '56', '56', '56']
+    """
+    return re.split(r"[_+]", job_id, maxsplit=1)[0]
+
+
+def sacct_command(
+    job: str, columns: Sequence[str] = SACCT_FIELDS, *, duplicates: bool = False, delimiter: str = "|"
+) -> list[str]:
     """Return the command whose output `parse_sacct` and `parse_sacct_columns` read.
 
     Args:
         job: Number of the job.
         columns: Names of the columns.
         duplicates: Whether to show all attempts of a job that was requeued, and not the last one alone.
+        delimiter: What separates two columns. To ask for text that a user wrote, such as JobName or WorkDir, take one
+            that the user cannot guess: otherwise that text can hold columns and whole rows of its own.
 
     >>> " ".join(sacct_command("17", ["JobID", "State"], duplicates=True))
     'sacct --parsable2 --duplicates --jobs=17 --format=JobID,State'
     """
     more = ["--duplicates"] if duplicates else []
+    more += [] if delimiter == "|" else [f"--delimiter={delimiter}"]
     return ["sacct", "--parsable2", *more, f"--jobs={job}", f"--format={','.join(columns)}"]
 
 
-def parse_sacct_columns(text: str) -> list[dict[str, str]]:
+def parse_sacct_columns(text: str, delimiter: str = "|") -> list[dict[str, str]]:
     r"""Read the output of `sacct --parsable2`, with its header line, into the text of each column.
 
-    Of all columns only JobName may hold a `|` or a line break; what a row has too much belongs to it.
+    A line break in a text does not end its row, except in the last column.
 
     Args:
         text: The output, with any columns in any order.
+        delimiter: What separates two columns, as given to `sacct_command`.
 
     Returns:
         A dictionary of column name to text for each row, in the order of the output. Empty where sacct knows no such
         job, or said nothing.
 
     Raises:
-        SlurmParseError: A line has too few columns, or too many without a JobName among them.
+        SlurmParseError: A row has too few columns, or too many.
 
-    >>> parse_sacct_columns("JobID|JobName|State\n17|a|b|FAILED\n")
-    [{'JobID': '17', 'JobName': 'a|b', 'State': 'FAILED'}]
+    >>> parse_sacct_columns("JobID@7f@JobName@7f@State\n17@7f@a|b\nc@7f@FAILED\n", "@7f@")
+    [{'JobID': '17', 'JobName': 'a|b\nc', 'State': 'FAILED'}]
     """
-    lines = text.split("\n")  # and not splitlines: a name may hold other separators
-    names = lines[0].rstrip("|").split("|")
-    return [_columns(names, line) for line in _whole_rows(names, lines[1:])]
+    header, _, rest = text.partition("\n")
+    names = header.split(delimiter)
+    rows: list[dict[str, str]] = []
+    held: list[str] = []
+    found = 0
+    for line in rest.split("\n"):  # and not splitlines: a text may hold other separators
+        if not held and not line:
+            continue
+        held.append(line)
+        found += line.count(delimiter)
+        if found >= len(names) - 1:
+            rows.append(_columns(names, "\n".join(held), delimiter))
+            held, found = [], 0
+    if held:
+        _columns(names, "\n".join(held), delimiter)
+    return rows
 
 
-def _whole_rows(names: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Put rows together that a line break in a job's name has torn: what follows one does not begin as a row does."""
-    rows: list[str] = []
-    for line in lines:
-        torn = rows and "JobName" in names and rows[-1].count("|") < len(names) - 1
-        if torn and not ROW_START.match(line):
-            rows[-1] += f"\n{line}"
-        elif line:
-            rows.append(line)
-    return [row.rstrip("\n") for row in rows]
-
-
-def _columns(names: Sequence[str], line: str) -> dict[str, str]:
-    values = line.split("|")
-    if len(values) == len(names) + 1 and values[-1] == "":
-        values.pop()  # `--parsable` ends each line with one more
-    surplus = len(values) - len(names)
-    if surplus > 0 and "JobName" in names:
-        place = names.index("JobName")
-        values[place : place + surplus + 1] = ["|".join(values[place : place + surplus + 1])]
+def _columns(names: Sequence[str], row: str, delimiter: str) -> dict[str, str]:
+    values = row.split(delimiter)
     if len(values) != len(names):
-        raise _refusal(line, f"{len(values)} columns under a header of {len(names)}")
+        raise _refusal(row.rstrip("\n"), f"{len(values)} columns under a header of {len(names)}")
     return dict(zip(names, values, strict=True))
 
 
-def _refusal(line: str, problem: str) -> SlurmParseError:
-    return SlurmParseError("row of sacct", line, 0, problem, EXAMPLE)
+def _refusal(row: str, problem: str) -> SlurmParseError:
+    return SlurmParseError("row of sacct", row, 0, problem, EXAMPLE)
 
 
 def parse_sacct(text: str) -> list[SacctRow]:
@@ -140,24 +163,32 @@ def parse_sacct(text: str) -> list[SacctRow]:
         The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
 
     Raises:
-        SlurmParseError: The header lacks a column, or a line has another form.
+        SlurmParseError: The header lacks a column, a row has another form, or a step comes before its job.
 
     >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
     >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
     [('17', 'CANCELLED', 0, None), ('17.0', 'FAILED', 3, 2)]
     """
-    header, _, rest = text.partition("\n")
+    header = text.partition("\n")[0]
     if not header:
         return []
-    names = header.rstrip("|").split("|")
+    names = header.split("|")
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise SlurmParseError("header of sacct", header, 0, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
-    return [_row(line, _columns(names, line)) for line in _whole_rows(names, rest.split("\n"))]
+    rows = [_row(columns) for columns in parse_sacct_columns(text)]
+    jobs: set[str] = set()
+    for row in rows:
+        if not row.step:
+            jobs.add(row.job_id)
+        elif row.job_id not in jobs:
+            raise _refusal(row.identity, "a step without a row of its job before it")
+    return rows
 
 
-def _row(line: str, row: dict[str, str]) -> SacctRow:
-    identity = re.fullmatch(r"([0-9]+(?:[_+][0-9]+)?)(?:\.([\w+]+))?", row["JobID"], re.ASCII)
+def _row(row: dict[str, str]) -> SacctRow:
+    line = "|".join(row.values())
+    identity = ROW_ID.fullmatch(row["JobID"])
     code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"] or "0:0")  # steps of a dead node have none
     if not identity:
         raise _refusal(line, f"{row['JobID']!r} is no job id")
@@ -177,6 +208,7 @@ def _row(line: str, row: dict[str, str]) -> SacctRow:
         tasks=_count(row.get("NTasks", "")),
         elapsed=row.get("Elapsed", ""),
         node_list="" if " " in node_list else node_list,  # `None assigned`
+        raw_id=row.get("JobIDRaw", "").partition(".")[0],
     )
 
 
@@ -185,10 +217,10 @@ def _count(text: str) -> int | None:
 
 
 def split_attempts(rows: Sequence[SacctRow]) -> list[list[SacctRow]]:
-    r"""Split the rows of one job into its attempts: a job that was requeued has several.
+    r"""Split the rows of one job, element or component into its attempts: one that was requeued has several.
 
     Args:
-        rows: Rows of one job in the order of `sacct --duplicates`.
+        rows: Its rows in the order of `sacct --duplicates`.
 
     Returns:
         The rows of each attempt, the last one last. Each begins with the job's own row.

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 
-from srunbook._files import write_whole
+from srunbook._files import read_whole, write_whole
 from srunbook.ranklog import RankStart
-from srunbook.slurm import SlurmParseError, parse_sacct
+from srunbook.slurm import SlurmParseError, is_job_id, leading_number, parse_sacct
 from srunbook.verify._form import METRICS
+from srunbook.verify._launches import RankRun
 from srunbook.verify._logs import Log, read_log
+from srunbook.verify._reading import read_lines
 from srunbook.verify._sacct import Accounting, ask_sacct
 
 SACCT_SUMMARY = "sacct_summary.txt"
-JOB_ID = re.compile(r"[1-9][0-9]{0,9}")
-LARGEST_METRICS = 2**26
-"""Bytes of metrics.csv beyond which it cannot hold a line for each epoch."""
+LARGEST_SUMMARY = 2**24
+"""Bytes of sacct_summary.txt beyond which it is not read: these are rows of 100,000 steps."""
 
 
 class TargetError(ValueError):
@@ -35,7 +37,9 @@ class Artefacts:
         searched: Names of the logs that were looked for.
         results: Folder of results, or None for a job without one.
         sizes: Size in bytes of each file in it, by name.
-        metrics: Text of its metrics.csv, or None.
+        metrics: Its metrics.csv: the file, or its text; None without one.
+        header: Columns in the first line of metrics.csv.
+        parts: What each element of an array left behind; nothing for other jobs.
     """
 
     job: str | None
@@ -44,72 +48,152 @@ class Artefacts:
     searched: tuple[str, ...] = ()
     results: Path | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
-    metrics: str | None = None
+    metrics: Path | str | None = None
+    header: tuple[str, ...] = ()
+    parts: tuple[Artefacts, ...] = ()
+
+    @property
+    def unresolved(self) -> bool:
+        """Tell whether only accounting could say which number Slurm gave the job, and does not."""
+        return self.job is not None and not self.job.isdigit() and not self.accounting.rows
+
+    def is_foreign(self, run: RankRun) -> bool:
+        """Tell whether a rank says that it is of another job."""
+        said = run.start.job
+        return not (said is None or self.job is None or self.unresolved or said in _numbers(self.job, self.accounting))
+
+
+def _numbers(job: str, accounting: Accounting) -> list[str]:
+    """Return the numbers by which a job is known: by its folders, its logs and the variables of its tasks."""
+    numbers = [job]
+    for part, rows in accounting.parts.items():
+        numbers += [part, rows.rows[0].raw_id]
+        numbers += [leading_number(part)] if "+" in part else []  # what tasks of all components see
+    return [number for number in dict.fromkeys(numbers) if is_job_id(number)]
 
 
 def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Accounting] = ask_sacct) -> Artefacts:
     """Collect what a job left behind.
 
     Args:
-        target: Number of a job, or a folder of results.
+        target: Number of a job, of an element of an array such as `56_3`, or of a component such as `56+1`; or a
+            folder of results.
         folder: Where the job was submitted; the current folder by default.
         ask: Returns the accounting of a job, given its number.
 
     Raises:
-        TargetError: The target is neither a folder nor the number of a job, or a job has several folders of results.
-        OSError: A file is there and cannot be read.
+        TargetError: The target is neither a folder nor the number of a job, a job has several folders of results, or
+            nothing in a folder is of a job.
+        OSError: A file is there and cannot be read, or is a pipe or a device.
     """
     here = folder or Path()
-    job: str | None
-    if JOB_ID.fullmatch(target):
-        job, results = target, _results_of(target, here)
-    else:
-        results = here / target
-        if "\0" in target or not target or not results.is_dir():
-            raise TargetError(
-                f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
-                "results/ddp_cpu_17"
-            )
-        job = next(iter(re.findall(r"_([1-9][0-9]{0,9})$", results.resolve().name)), None)
-    logs, searched = _logs(job, results, here)
-    job = job or next(_jobs(logs), None)
-    accounting = ask(job) if job else Accounting(problem="nothing here names the job")
-    if results is None:
-        return Artefacts(job, accounting, logs, searched)
-    sizes = {path.name: path.stat().st_size for path in sorted(results.iterdir()) if path.is_file()}
-    readable = 0 < sizes.get(METRICS, 0) <= LARGEST_METRICS
-    text = (results / METRICS).read_text(encoding="utf-8", errors="replace") if readable else None
-    return Artefacts(job, _or_summary(accounting, results, job), logs, searched, results, sizes, text)
+    if is_job_id(target):
+        accounting = ask(target).of(target)
+        elements = [part for part in accounting.parts if "_" in part and leading_number(part) == target]
+        if not elements:
+            return _of_job(target, accounting, here)
+        parts = tuple(_of_job(part, accounting.parts[part], here) for part in elements)
+        return Artefacts(target, accounting, parts=parts)
+    results = here / target
+    if "\0" in target or not target or not results.is_dir():
+        raise TargetError(
+            f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
+            "results/ddp_cpu_17"
+        )
+    return _of_folder(results if results.name not in ("", "..") else results.resolve(), here, ask)
+
+
+def _of_job(job: str, accounting: Accounting, here: Path) -> Artefacts:
+    numbers = _numbers(job, accounting)
+    results = _results_of(job, numbers, here)
+    logs, searched = _logs(numbers, results, here)
+    return _with_results(Artefacts(job, accounting, logs, searched, results))
+
+
+def _of_folder(results: Path, here: Path, ask: Callable[[str], Accounting]) -> Artefacts:
+    logs, searched = _logs([], results, here)
+    job, accounting = _named(results.resolve().name, logs, ask)
+    numbers = _numbers(job, accounting) if job else []
+    if not logs:
+        logs, searched = _logs(numbers, results, here)
+    artefacts = _with_results(Artefacts(job, accounting, logs, searched, results))
+    if job is None and not logs and artefacts.metrics is None:
+        raise TargetError(
+            f"{str(results)!r} holds neither a log nor {METRICS}, and its name does not end with the number of a job: "
+            "give a folder of results, such as results/ddp_cpu_17, or a job id"
+        )
+    return artefacts
+
+
+def _named(name: str, logs: Iterable[Log], ask: Callable[[str], Accounting]) -> tuple[str | None, Accounting]:
+    """Find the job of a folder of results, by its name and by the last start line; return its accounting, too.
+
+    The name `a_56_3` may end with the number of an element or with that of a job.
+    """
+    said = list(_jobs(logs))[-1:]
+    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", name)
+    candidates = [f"{match[1]}{match[2]}"] if match and match[1] else []
+    candidates += [match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else []
+    agreed = [number for number in candidates if number in said]
+    known: Accounting | None = None
+    for job in agreed or candidates or said:
+        known = ask(job).of(job)
+        element = [part for part, rows in known.parts.items() if "_" in part and rows.rows[0].raw_id == job]
+        if element:  # the last element has the number of its array
+            return element[0], known.parts[element[0]]
+        if known.rows:
+            return job, known
+    if known is None:
+        return None, Accounting(problem="nothing here names the job")
+    return (agreed or candidates or said)[-1], known
 
 
 def _jobs(logs: Iterable[Log]) -> Iterator[str]:
     """Yield the job ids that start lines name."""
     for line in (line for log in logs for line in log.rank_lines):
-        if isinstance(line, RankStart) and line.job and JOB_ID.fullmatch(line.job):
+        if isinstance(line, RankStart) and line.job and is_job_id(line.job):
             yield line.job
 
 
-def _results_of(job: str, here: Path) -> Path | None:
+def _with_results(artefacts: Artefacts) -> Artefacts:
+    """Add what the folder of results holds, and its summary of accounting where that is needed."""
+    results = artefacts.results
+    if results is None:
+        return artefacts
+    sizes = {path.name: path.stat().st_size for path in sorted(results.iterdir()) if path.is_file()}
+    path = results / METRICS
+    header = next(read_lines(path), b"") if sizes.get(METRICS) else b""
+    return replace(
+        artefacts,
+        accounting=_or_summary(artefacts.accounting, results, artefacts.job),
+        sizes=sizes,
+        metrics=path if sizes.get(METRICS) else None,
+        header=tuple(header.decode("utf-8", errors="replace").strip().split(",")),
+    )
+
+
+def _results_of(job: str, numbers: Iterable[str], here: Path) -> Path | None:
     """Find the folder of results of a job, or None."""
-    found = sorted(path for path in (here / "results").glob(f"*_{job}") if path.is_dir())
+    found = [path for number in numbers for path in (here / "results").glob(f"*_{escape(number)}") if path.is_dir()]
+    found = sorted(set(found))
     if len(found) > 1:
         names = " and ".join(map(str, found))
         raise TargetError(f"job {job} has several folders of results, {names}: give one of them in place of the job id")
     return found[0] if found else None
 
 
-def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log, ...], tuple[str, ...]]:
+def _logs(numbers: Sequence[str], results: Path | None, here: Path) -> tuple[tuple[Log, ...], tuple[str, ...]]:
     """Read the logs of the ranks, or else that of the whole job; return the names that were looked for, too."""
     if results:
-        ranks = ((path, re.fullmatch(r"rank_(\d{1,9})\.log", path.name)) for path in results.glob("rank_*.log"))
+        ranks = ((path, re.fullmatch(r"rank_([0-9]{1,9})\.log", path.name)) for path in results.glob("rank_*.log"))
         found = sorted((int(match[1]), path) for path, match in ranks if match)
         if found:
             return tuple(read_log(path, str(path), rank) for rank, path in found), ()
-    places = [results.with_name(f"{results.name}.out")] if results else []
-    if job:
-        places += [*sorted(here.glob(f"results/*_{job}.out"))]
-        places += [here / f"slurm-{job}.out", here / "logs" / f"slurm-{job}.out"]
-        places += [*sorted(here.glob(f"*_{job}.out")), *sorted(here.glob(f"logs/*_{job}.out"))]
+    places = [results.with_name(f"{results.name}.out")] if results and results.name else []
+    for number in numbers:
+        places += sorted(here.glob(f"results/*_{escape(number)}.out"))
+        places += [here / f"slurm-{number}.out", here / "logs" / f"slurm-{number}.out"]
+        places += [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
     expected = [results / "rank_0.log"] if results else []
@@ -119,17 +203,18 @@ def _logs(job: str | None, results: Path | None, here: Path) -> tuple[tuple[Log,
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:
     """Take sacct_summary.txt where sacct could not be asked or does not know the job any more."""
     path = results / SACCT_SUMMARY
-    if accounting.rows or accounting.queued or not path.is_file():
+    if accounting.rows or accounting.foreign or accounting.queued or not path.is_file():
         return accounting
     reason = accounting.problem or "sacct does not know the job"
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_whole(path, LARGEST_SUMMARY).decode("utf-8", errors="replace")
         rows = tuple(parse_sacct(text))
-    except SlurmParseError as error:
+    except (OSError, SlurmParseError) as error:
         return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is not what sacct prints: {error}")
-    if any(row.job_id != job for row in rows):
-        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is of job {rows[0].job_id}")
     found = Accounting(rows, source=f"{SACCT_SUMMARY} ({reason})", text=text)
+    found = found.of(job) if job else found
+    if found.foreign or (rows and not job):
+        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is of job {rows[0].job_id}")
     if rows and not found.final:
         return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} was written before the end of the job")
     return found if rows else accounting

@@ -27,6 +27,7 @@ class Cause(IntEnum):
     PENDING = 11, "the job waits to start"
     RUNNING = 12, "the job runs"
     REQUEUED = 13, "the job was requeued and has not ended again"
+    OTHER_JOB = 14, "accounting gave rows of another job"
 
     FAILED = 20, "the job or a step ended with FAILED, or with an exit code that is not 0:0"
     CANCELLED = 21, "the job or a step was CANCELLED"
@@ -35,10 +36,10 @@ class Cause(IntEnum):
     NODE_FAIL = 24, "the job or a step ended with NODE_FAIL"
     OTHER_STATE = 25, "the job or a step ended in another state, such as PREEMPTED or DEADLINE"
 
-    RAN_NOTHING = 30, "no rank started, or no rank made a step, whatever Slurm says"
+    RAN_NOTHING = 30, "no step was started, or a rank made no step, whatever Slurm says"
     RANK_LINE_DAMAGED = 31, "a rank line cannot be read, or is of another job"
     WORLD_SIZE = 32, "the world size is wrong, as where each rank is alone in a world of 1"
-    RANK_TWICE = 33, "two processes were the same rank, or two ranks one process"
+    RANK_TWICE = 33, "two processes were the same rank, two ranks one process, or a rank ended twice"
     RANK_MISSING = 34, "a rank's log or its start line is missing"
     HOSTS = 35, "the ranks ran on other nodes, or on fewer, than the job was given"
     BACKEND = 36, "a rank used another backend"
@@ -47,9 +48,13 @@ class Cause(IntEnum):
 
     FILE_MISSING = 40, "a required file is missing"
     FILE_EMPTY = 41, "a required file is empty"
-    FILE_MALFORMED = 42, "metrics.csv has other columns, or a cell that is not a number"
+    FILE_MALFORMED = 42, "a file is cut off, or metrics.csv has other columns, or a cell that is not a number"
     EPOCH_MISSING = 43, "an epoch is missing in metrics.csv"
     EPOCH_TWICE = 44, "an epoch is in metrics.csv twice"
-    EPOCH_ORDER = 45, "the epochs of metrics.csv do not ascend, or are more than were asked for"
-    NOT_FINITE = 46, "a number in metrics.csv is not finite"
+    EPOCH_ORDER = 45, "the epochs do not ascend, or are not those that every rank was asked for"
+    NOT_FINITE = 46, "a number in metrics.csv, or the last loss of a rank, is not finite"
     LOSS_DIFFERS = 47, "metrics.csv and the log of rank 0 differ"
+
+
+NOT_OVER = (Cause.PENDING, Cause.RUNNING, Cause.REQUEUED)
+"""Causes of a job that has not ended, and may still become any other."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from srunbook.slurm import SacctRow
+from srunbook.slurm import SacctRow, leading_number
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
-from srunbook.verify._logs import RankRun
+from srunbook.verify._launches import STEP, RankRun
 from srunbook.verify._report import Check, failed, not_proven, passed
+from srunbook.verify._words import few
 
 STATES = {
     "OUT_OF_MEMORY": Cause.OUT_OF_MEMORY,
@@ -38,8 +39,15 @@ STATUSES = {
 
 
 def check_job(artefacts: Artefacts) -> Check:
-    """Check that accounting knows the job, that it has ended, and is COMPLETED."""
+    """Check that accounting knows the job and no other, that it has ended, and is COMPLETED."""
     accounting = artefacts.accounting
+    if accounting.foreign:
+        return failed(
+            "job",
+            Cause.OTHER_JOB,
+            f"{accounting.source} gave rows of job {few(accounting.foreign)}, which is not part of job {artefacts.job}",
+            f"see what it prints: sacct -j {artefacts.job} --format=JobID,JobIDRaw,State,ExitCode",
+        )
     if not accounting.rows:
         return _without_rows(artefacts)
     row = accounting.last[0]
@@ -102,23 +110,19 @@ def check_steps(artefacts: Artefacts, runs: Sequence[RankRun]) -> Check:
     wrong = [step for step in steps if not _fine(step)]
     if wrong:
         cause = _worst(rows)
-        named = ", ".join(f"{step.identity} ({step.name}) is {_ending(step)}" for step in wrong[:8])
+        named = ", ".join(f"{step.identity} is {_ending(step)}" for step in wrong[:8])
         more = f" and {len(wrong) - 8} more" if wrong[8:] else ""
         hint = _next(cause, artefacts, wrong[0]) if _fine(rows[0]) else ""  # else the job says it
         return failed("steps", cause, f"{named}{more}; expected COMPLETED 0:0", hint)
-    if not srun_tasks(rows) and not runs:
+    if not runs and not any(STEP.fullmatch(step.step) for step in steps):
         return failed(
             "steps",
             Cause.RAN_NOTHING,
             f"sacct has {', '.join(step.identity for step in steps) or 'no steps'}, and no step of srun",
             "the script ended before srun, or calls the program without it: put srun before the program",
         )
-    return passed("steps", ", ".join(f"{step.identity} {_ending(step)}" for step in steps[:8]))
-
-
-def srun_tasks(rows: Iterable[SacctRow]) -> list[int]:
-    """Return the number of tasks of each step that srun started."""
-    return [row.tasks or 1 for row in rows if row.step.isdigit()]
+    more = f" and {len(steps) - 8} more" if steps[8:] else ""
+    return passed("steps", ", ".join(f"{step.identity} {_ending(step)}" for step in steps[:8]) + more)
 
 
 def _fine(row: SacctRow) -> bool:
@@ -147,11 +151,12 @@ def _worst(rows: Iterable[SacctRow]) -> Cause:
 def _next(cause: Cause, artefacts: Artefacts, row: SacctRow) -> str:
     """Say what to do about a row of sacct."""
     log = artefacts.logs[0].name if artefacts.logs else f"slurm-{artefacts.job}.out"
-    if artefacts.results is not None:  # what failed says so in the job's own error file
+    if artefacts.results is not None and artefacts.results.name:  # what failed says so in the job's own error file
         log = str(artefacts.results.with_name(f"{artefacts.results.name}.err"))
     text = STATUSES.get(row.exit_code, NEXT[cause]) if cause is Cause.FAILED else NEXT[cause]
     return text.format(job=artefacts.job, log=log)
 
 
 def _again(job: str | None) -> str:
-    return f"wait until it has ended, then ask again: srunbook verify {job}"
+    number = job if job is None or "[" not in job else leading_number(job)
+    return f"wait until it has ended, then ask again: srunbook verify {number}"

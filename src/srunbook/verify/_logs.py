@@ -8,11 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from srunbook.ranklog import RankEnd, RankLineError, RankStart, parse_rank_lines
+from srunbook.verify._reading import read_lines
 
-EPOCH = re.compile(r"\bepoch (\d{1,9})/(\d{1,9})  +(\S.*)")
+EPOCH = re.compile(r"\bepoch (\d{1,9})/(\d{1,9})  +(\S.*)", re.ASCII)
 """A line of rank 0: `epoch 3/10  train_loss 0.123456  val_loss 0.123456  val_mae 3.21  val_rmse 4.56`."""
 
-PAIR = re.compile(r"(\w+) (-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf))(?=\s|$)")
+PAIR = re.compile(r"(\w+) (-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf))(?=\s|$)", re.ASCII)
+
+MOST_RANK_LINES = 50_000
+"""Rank lines of a log that are kept; no job that prints more could be judged in little memory."""
+
+MOST_EPOCHS = 2**25
+"""Bytes that the lines of epochs of a log may take; beyond these they are counted, and not kept."""
+
+ENTRY = 200
+"""Bytes that an epoch takes beside its text."""
+
+SHOWN = 8
+"""Damaged lines that are kept."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +36,9 @@ class Log:
         name: Its path, as messages show it.
         rank: The rank in its name, or None for the log of a whole job.
         rank_lines: The rank lines in it, in order.
-        damaged: What is wrong with each line that begins as a rank line and cannot be read.
-        epochs: What the line of each epoch says, as text; the last line where an epoch was trained again.
+        damaged: What is wrong with the first lines that begin as a rank line and cannot be read.
+        epochs: The numbers that the line of each epoch names, as text; the last line where one was trained again.
+        dropped: Number of lines of epochs that were too many to be kept.
         asked: Number of epochs that these lines count to, or None without such a line.
     """
 
@@ -32,23 +46,13 @@ class Log:
     rank: int | None
     rank_lines: tuple[RankStart | RankEnd, ...] = ()
     damaged: tuple[str, ...] = ()
-    epochs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    epochs: Mapping[int, str] = field(default_factory=dict)
+    dropped: int = 0
     asked: int | None = None
 
-
-@dataclass(frozen=True)
-class RankRun:
-    """A rank from its start to its end.
-
-    Args:
-        start: Its start line.
-        end: Its end line, or None without one.
-        log: Name of the log that holds them.
-    """
-
-    start: RankStart
-    end: RankEnd | None
-    log: str
+    def numbers(self, epoch: int) -> dict[str, str]:
+        """Return what the line of an epoch says, by name; nothing without one."""
+        return dict(PAIR.findall(self.epochs.get(epoch, "")))
 
 
 def parse_log(name: str, rank: int | None, lines: Iterable[str]) -> Log:
@@ -61,53 +65,32 @@ def parse_log(name: str, rank: int | None, lines: Iterable[str]) -> Log:
     """
     rank_lines: list[RankStart | RankEnd] = []
     damaged: list[str] = []
-    epochs: dict[int, dict[str, str]] = {}
-    asked = None
+    epochs: dict[int, str] = {}
+    asked, taken, dropped = None, 0, 0
     for line in lines:
         try:
-            rank_lines += parse_rank_lines([line])
+            rank_lines += parse_rank_lines([line]) if "rank" in line else []
         except RankLineError as error:
-            damaged.append(str(error))
-        match = EPOCH.search(line)
-        if match:
-            asked = int(match[2])
-            epochs[int(match[1])] = dict(PAIR.findall(match[3]))
-    return Log(name, rank, tuple(rank_lines), tuple(damaged), epochs, asked)
+            damaged += [str(error)] if len(damaged) < SHOWN else []
+        if len(rank_lines) > MOST_RANK_LINES:
+            damaged.insert(0, f"more than {MOST_RANK_LINES} rank lines, so the rest was not read")
+            break
+        match = EPOCH.search(line) if "epoch" in line else None
+        if match and taken > MOST_EPOCHS:
+            dropped += 1
+        elif match:
+            asked, epoch = int(match[2]), int(match[1])
+            known = epochs.pop(epoch, None)
+            epochs[epoch] = " ".join(pair[0] for pair in PAIR.finditer(match[3]))
+            taken += len(epochs[epoch]) - (-ENTRY if known is None else len(known))
+    return Log(name, rank, tuple(rank_lines[:MOST_RANK_LINES]), tuple(damaged), epochs, dropped, asked)
 
 
 def read_log(path: Path, name: str, rank: int | None) -> Log:
-    """Read a log from a file."""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        return parse_log(name, rank, stream)
+    """Read a log from a file.
 
-
-def rank_runs(logs: Iterable[Log], attempts: int = 1) -> list[RankRun]:
-    """Pair the start and end lines of each rank, and leave out attempts that were begun anew.
-
-    A launcher may start a rank again: its log then has several start lines and at most one end line, and the last
-    start counts. The same holds after Slurm requeued the job. Two processes that both ended as the same rank in one
-    attempt both stay.
-
-    Args:
-        logs: The logs.
-        attempts: How often Slurm started the job.
+    Raises:
+        OSError: It cannot be read, or is not a regular file.
     """
-    return [run for log in logs for run in _runs(log, attempts)]
-
-
-def _runs(log: Log, attempts: int) -> list[RankRun]:
-    by_rank: dict[int, list[RankRun]] = {}
-    for line in log.rank_lines:
-        runs = by_rank.setdefault(line.rank, [])
-        if isinstance(line, RankStart):
-            runs.append(RankRun(line, None, log.name))
-            continue
-        place = next((index for index in reversed(range(len(runs))) if runs[index].end is None), None)
-        if place is not None:
-            runs[place] = RankRun(runs[place].start, line, log.name)
-    return [run for runs in by_rank.values() for run in _current(runs, attempts)]
-
-
-def _current(runs: list[RankRun], attempts: int) -> list[RankRun]:
-    ended = [run for run in runs if run.end is not None]
-    return ended if len(ended) > 1 and len(runs) > attempts else runs[-1:]
+    telling = (line for line in read_lines(path) if b"rank " in line or b"epoch " in line)
+    return parse_log(name, rank, (line.decode("utf-8", errors="replace") for line in telling))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from srunbook._files import write_whole
-from srunbook.verify._causes import Cause
+from srunbook.verify._causes import NOT_OVER, Cause
 
 SUMMARY = "EXECUTION_SUMMARY.md"
 
@@ -67,6 +67,7 @@ class Report:
         checks: The checks, in the order in which they were made.
         final: Metrics of the last epoch, by column.
         ended: Whether the job has ended, as far as is known.
+        parts: The report of each element of an array, each of which is a check of this one; nothing for other jobs.
     """
 
     job: str | None
@@ -74,13 +75,17 @@ class Report:
     checks: tuple[Check, ...]
     final: Mapping[str, float] = field(default_factory=dict)
     ended: bool = True
+    parts: tuple[Report, ...] = ()
 
     @property
     def cause(self) -> Cause:
-        """Return the cause of the first check that failed; it explains those below it."""
-        found = next((check.cause for check in self.checks if check.cause is not None), None)
-        if found is not None:
-            return found
+        """Return the cause of the first check that failed; it explains those below it.
+
+        What has failed weighs more than what has not ended.
+        """
+        found = sorted((check.cause for check in self.checks if check.cause is not None), key=NOT_OVER.__contains__)
+        if found:
+            return found[0]
         proven = bool(self.checks) and all(check.outcome is Outcome.PASSED for check in self.checks)
         return Cause.VERIFIED if proven else Cause.NOT_PROVEN
 
@@ -96,12 +101,13 @@ class Report:
 
     def text(self) -> str:
         """Return a table for the terminal, with the next step under each check that did not pass."""
-        width = max((len(check.name) for check in self.checks), default=0)
+        names = [printable(check.name) for check in self.checks]
+        width = max(map(len, names), default=0)
         lines = [self._title(), ""]
-        for check in self.checks:
-            lines.append(f"{check.outcome.value:10}  {check.name:{width}}  {_printable(check.evidence)}")
+        for check, name in zip(self.checks, names, strict=True):
+            lines.append(f"{check.outcome.value:10}  {name:{width}}  {printable(check.evidence)}")
             if check.next_step:
-                lines.append(f"{'':10}  {'':{width}}  next: {_printable(check.next_step)}")
+                lines.append(f"{'':10}  {'':{width}}  next: {printable(check.next_step)}")
         return "\n".join([*lines, "", self.conclusion, ""])
 
     def markdown(self) -> str:
@@ -109,51 +115,72 @@ class Report:
         lines = [f"# {self._title()}", "", f"{self.conclusion[:1].upper()}{self.conclusion[1:]}.", ""]
         lines += ["| check | outcome | what was found |", "|---|---|---|"]
         for check in self.checks:
-            lines.append(f"| {check.name} | {check.outcome.value} | {_cell(check.evidence)} |")
+            lines.append(f"| {_cell(check.name)} | {check.outcome.value} | {_cell(check.evidence)} |")
         steps = [check for check in self.checks if check.next_step]
         if steps:
             lines += ["", "## What to do next", ""]
-            lines += [f"- {check.name}: {_printable(check.next_step)}" for check in steps]
+            lines += [f"- {printable(check.name)}: {printable(check.next_step)}" for check in steps]
         if self.final:
             lines += ["", "## The last epoch", "", "| metric | value |", "|---|---|"]
-            lines += [f"| {name} | {value:g} |" for name, value in self.final.items()]
-        return "\n".join([*lines, "", f"Written by `srunbook verify {self.job or self.results}`.", ""])
+            lines += [f"| {_cell(name)} | {value:g} |" for name, value in self.final.items()]
+        command = printable(f"srunbook verify {self.job or self.results}")
+        return "\n".join([*lines, "", f"Written by `{command}`.", ""])
 
     def json(self) -> str:
-        """Return the same for programs."""
+        """Return the same for programs: valid JSON in ASCII, whatever the texts hold."""
+        return json.dumps(self._object(), indent=2) + "\n"
+
+    def _object(self) -> dict[str, Any]:
         checks: list[dict[str, Any]] = [
             {
-                "name": check.name,
+                "name": _encodable(check.name),
                 "outcome": check.outcome.name.lower(),
-                "evidence": check.evidence,
+                "evidence": _encodable(check.evidence),
                 "cause": None if check.cause is None else check.cause.name,
-                "next": check.next_step or None,
+                "next": _encodable(check.next_step) or None,
             }
             for check in self.checks
         ]
-        report = {
-            "job": self.job,
-            "results": self.results,
+        return {
+            "job": None if self.job is None else _encodable(self.job),
+            "results": None if self.results is None else _encodable(self.results),
             "status": int(self.cause),
             "cause": self.cause.name,
             "meaning": self.cause.meaning,
             "checks": checks,
-            "final": dict(self.final),
+            "final": {_encodable(name): value for name, value in self.final.items()},
+            "parts": [part._object() for part in self.parts],
         }
-        return json.dumps(report, indent=2) + "\n"
 
     def write_summary(self, folder: Path) -> bool:
         """Write EXECUTION_SUMMARY.md whole into the folder of results; return whether it changed."""
         return write_whole(folder / SUMMARY, self.markdown())
 
     def _title(self) -> str:
-        return ", ".join(filter(None, [f"Job {self.job}" if self.job else "", self.results or ""]))
+        return printable(", ".join(filter(None, [f"Job {self.job}" if self.job else "", self.results or ""])))
 
 
-def _printable(text: str) -> str:
-    """Escape what could move a terminal's cursor: much of a text comes out of files."""
+def as_check(report: Report) -> Check:
+    """Return a report as one check: what decided about it, and what to do."""
+    deciding = next((check for check in report.checks if check.cause is report.cause), None)
+    deciding = deciding or next((check for check in report.checks if check.outcome is not Outcome.PASSED), None)
+    if deciding is None or report.cause is Cause.VERIFIED:
+        return passed(report.job or "", report.conclusion)
+    outcome = Outcome.NOT_PROVEN if report.cause is Cause.NOT_PROVEN else Outcome.FAILED
+    cause = None if report.cause is Cause.NOT_PROVEN else report.cause
+    evidence = f"{deciding.name}: {deciding.evidence}"
+    return Check(report.job or "", outcome, evidence, cause, deciding.next_step or f"srunbook verify {report.job}")
+
+
+def printable(text: str) -> str:
+    """Escape what could move a terminal's cursor, or is not text: much of it comes out of files."""
     return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
 
 
 def _cell(text: str) -> str:
-    return _printable(text).replace("|", "\\|")
+    return printable(text).replace("|", "\\|")
+
+
+def _encodable(text: str) -> str:
+    """Escape bytes of a name that are not UTF-8, which Python keeps as halves of a character."""
+    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")

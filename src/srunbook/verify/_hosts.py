@@ -1,0 +1,77 @@
+"""Check that the ranks ran where Slurm placed them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from srunbook.slurm import SlurmParseError, expand_hostlist
+from srunbook.verify._artefacts import Artefacts
+from srunbook.verify._causes import Cause
+from srunbook.verify._matching import World
+from srunbook.verify._report import Check, failed, not_proven, passed
+from srunbook.verify._words import count, listed, print_it, silent
+from srunbook.verify._world import NO_LINES
+
+
+def check_hosts(artefacts: Artefacts, world: World) -> Check:
+    """Check that the ranks ran on all nodes that the job was given, each step on its own, and on no other."""
+    runs = world.runs
+    if not runs:
+        return not_proven("hosts", NO_LINES)
+    if unsaid := silent(runs, "start", "host", [run.start.host for run in runs]):
+        return not_proven("hosts", unsaid, print_it("start", "host"))
+    try:
+        given, problem = _given(artefacts)
+        seen = list(dict.fromkeys(host for launch in world.launches for host in launch.hosts))
+        wrong = "" if problem else _elsewhere(world, seen, given)
+    except SlurmParseError as error:
+        return not_proven("hosts", str(error))
+    if problem:
+        return not_proven("hosts", problem)
+    if wrong:
+        advice = "start the tasks on all nodes: srun --ntasks-per-node=N, without --nodes or -w of its own"
+        return failed("hosts", Cause.HOSTS, wrong, advice)
+    if not _known(seen, given):
+        evidence = f"the ranks name {count(len(seen), 'host')}, {listed(seen)}, and Slurm the nodes {listed(given)}"
+        return not_proven("hosts", evidence, "have every rank print the node's name of Slurm: host=$SLURMD_NODENAME")
+    per_host = Counter(run.start.host for run in runs)
+    return passed("hosts", ", ".join(f"{per_host[host]} on {host}" for host in seen[:8]))
+
+
+def _given(artefacts: Artefacts) -> tuple[list[str], str]:
+    """Return the nodes that the job was given, or why they are not known."""
+    jobs = [row for row in artefacts.accounting.last if not row.step]
+    given = list(dict.fromkeys(host for row in jobs for host in row.hosts))  # components may share a node
+    if not jobs:
+        return [], "sacct gave no rows"
+    if not given:
+        return [], "sacct names no nodes of the job"
+    for row in jobs:
+        if row.nodes not in (None, len(row.hosts)):
+            return [], f"sacct counts {row.nodes} nodes and names {listed(row.hosts)}: ask again later"
+    return given, ""
+
+
+def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
+    """Say which ranks ran on other nodes than those of the job or of their step; nothing where none did."""
+    if not _agree(seen, given):
+        both = len(world.runs) == 2 and len(seen) == 1
+        ranks = "both ranks" if both else count(len(world.runs), "rank")
+        return f"{ranks} ran on {listed(seen)}; the job was given {listed(given)}"
+    for launch, step in world.matched:
+        nodes = list(dict.fromkeys(expand_hostlist(step.node_list)))
+        if nodes and not _agree(launch.hosts, nodes):
+            ranks = f"{count(len(launch.runs), 'rank')} of {step.identity}"
+            return f"{ranks} ran on {listed(launch.hosts)}; the step was given {listed(nodes)}"
+    return ""
+
+
+def _known(seen: Iterable[str], given: Iterable[str]) -> set[str]:
+    """Return the names that are in both, without their domains."""
+    return {name.split(".")[0] for name in given} & {name.split(".")[0] for name in seen}
+
+
+def _agree(seen: Sequence[str], given: Sequence[str]) -> bool:
+    """Tell whether these hosts can be these nodes: where no name is the same, the site names its hosts otherwise."""
+    return len(seen) == len(given) and len(_known(seen, given)) in (0, len(seen))
