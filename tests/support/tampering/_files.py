@@ -57,7 +57,7 @@ def fifo_in_place_of_a_file(job: Job, chance: random.Random) -> None:
 @kind("files", "What the link leads to is not there.")
 def link_to_nothing(job: Job, chance: random.Random) -> None:
     path = evidence(job, chance)
-    job.files[path] = Special("link", chance.choice(["nowhere", "/dev/null", "/dev/full", "."]))
+    job.files[path] = Special("link", chance.choice(["nowhere", "/dev/null", "."]))
 
 
 @kind("files", "The file is a link to that of another job.")

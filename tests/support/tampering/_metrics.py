@@ -138,8 +138,8 @@ def number_not_finite(job: Job, chance: random.Random) -> None:
 def number_is_none(job: Job, chance: random.Random) -> None:
     cells = table(job)
     need(len(cells) > 2)  # else its column may be one without numbers
-    line = chance.choice(cells[1:])
-    line[chance.choice([place for place, cell in enumerate(line) if place and cell])] = chance.choice(NO_NUMBERS)
+    places = [place for place, name in enumerate(job.columns) if place and "_util_" not in name]  # those may be empty
+    chance.choice(cells[1:])[chance.choice(places)] = chance.choice(NO_NUMBERS)
     set_table(job, cells)
 
 
