@@ -160,6 +160,16 @@ def test_a_shard_that_does_not_fit(index, shape, message):
         Shard(np.zeros((2, 2)), index, shape)
 
 
+def test_a_shard_placed_with_numpy_integers(tmp_path):
+    """Where a shard lies may be computed with NumPy, whose integers JSON cannot hold."""
+    rows, columns = np.array(GLOBAL.shape)
+    whole = Shard(GLOBAL, (slice(rows - rows, rows), slice(None)), (rows, columns))
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, {"a": whole})
+
+    assert np.array_equal(checkpoints.restore().tensors["a"], GLOBAL)
+
+
 def pieces_that_do_not_fit(kind, rank):
     """Return what process `rank` of two gives wrong."""
     mine = rows(rank, 2)
