@@ -18,11 +18,14 @@ import numpy as np
 
 from srunbook.checkpoint import _manifest
 from srunbook.checkpoint._arrays import DTYPES, Bits, Piece
+from srunbook.checkpoint._entries import FileEntry, PieceEntry, TensorEntry
 from srunbook.checkpoint._errors import DamagedError
-from srunbook.checkpoint._manifest import FileEntry, PieceEntry, TensorEntry
 
 CHUNK = 8 << 20
 """Bytes that are read, written and hashed at a time."""
+
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+"""What opening a file says that is not there; the last where another node of a shared file system has removed it."""
 
 
 class Hasher:
@@ -169,16 +172,19 @@ class WantedBox:
         self.start = start
         self.bits = bits
 
-    def overlap(self, piece: PieceEntry) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
-        """Return the intersection of a piece and the box, as slices of the piece and of the box; None when empty."""
-        of_piece, of_box = [], []
-        for p, n, b, m in zip(piece.start, piece.shape, self.start, self.bits.shape, strict=True):
-            first, last = max(p, b), min(p + n, b + m)
-            if first >= last:
-                return None
-            of_piece.append(slice(first - p, last - p))
-            of_box.append(slice(first - b, last - b))
-        return tuple(of_piece), tuple(of_box)
+
+def overlap(
+    piece: PieceEntry, start: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+    """Return the intersection of a piece and a box, as slices of the piece and of the box; None when it is empty."""
+    of_piece, of_box = [], []
+    for p, n, b, m in zip(piece.start, piece.shape, start, shape, strict=True):
+        first, last = max(p, b), min(p + n, b + m)
+        if first >= last:
+            return None
+        of_piece.append(slice(first - p, last - p))
+        of_box.append(slice(first - b, last - b))
+    return tuple(of_piece), tuple(of_box)
 
 
 def open_file(path: Path) -> tuple[int, int]:
@@ -194,7 +200,7 @@ def open_file(path: Path) -> tuple[int, int]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        if error.errno in MISSING:
             raise DamagedError(f"{path} is missing") from None
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise DamagedError(f"{path} is not a file") from None
@@ -207,15 +213,38 @@ def open_file(path: Path) -> tuple[int, int]:
 
 
 def read_small(path: Path) -> bytes:
-    """Read a small file whole.
+    """Read a sealed file whole.
 
     Raises:
-        DamagedError: It is missing, or is not a plain file.
+        DamagedError: It is missing, is not a plain file, or is larger than such a file can be.
         OSError: It could not be read.
     """
-    handle, _ = open_file(path)
+    handle, size = open_file(path)
     with os.fdopen(handle, "rb") as stream:
-        return stream.read()
+        if size > _manifest.LARGEST:
+            raise DamagedError(f"{path} has {size:,} bytes; at most {_manifest.LARGEST:,} are read")
+        return stream.read(size)
+
+
+def check_size(path: Path, entry: FileEntry) -> None:
+    """Check a file's size without reading it, so that memory is only taken for what there is.
+
+    Raises:
+        DamagedError: It is missing, or has not the size that was written.
+        OSError: It could not be looked at.
+    """
+    try:
+        found = os.lstat(path).st_size
+    except OSError as error:
+        if error.errno in MISSING:
+            raise DamagedError(f"{path} is missing") from None
+        raise
+    _compare_sizes(path, found, entry)
+
+
+def _compare_sizes(path: Path, found: int, entry: FileEntry) -> None:
+    if found != entry.size:
+        raise DamagedError(f"{path} has {found:,} bytes; {entry.size:,} were written")
 
 
 def read_part(
@@ -238,8 +267,7 @@ def read_part(
     handle, found = open_file(path)
     hasher = Hasher(ahead=8)  # what is read only to be checked must not pile up
     try:
-        if found != entry.size:
-            raise DamagedError(f"{path} has {found:,} bytes; {entry.size:,} were written")
+        _compare_sizes(path, found, entry)
         sizes = [math.prod(piece.shape) * tensors[piece.tensor].itemsize for piece in entry.pieces]
         _read_scratch(handle, entry.size - sum(sizes), hasher, path)
         for piece, size in zip(entry.pieces, sizes, strict=True):
@@ -254,7 +282,7 @@ def read_part(
 def _read_piece(
     handle: int, piece: PieceEntry, size: int, target: WantedBox | None, hasher: Hasher, path: Path
 ) -> None:
-    common = target.overlap(piece) if target else None
+    common = overlap(piece, target.start, target.bits.shape) if target else None
     if not size or target is None or common is None:
         _read_scratch(handle, size, hasher, path)
         return

@@ -17,12 +17,15 @@ from typing import Any
 
 from srunbook.checkpoint import _files, _manifest
 from srunbook.checkpoint._arrays import Piece, pieces_of
+from srunbook.checkpoint._entries import FileEntry, Part
 from srunbook.checkpoint._errors import CheckpointError, DamagedError
 
 LOG = logging.getLogger("srunbook.checkpoint")
 SAVE = "save.json"
 OTHERS_AT_WORK = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DEEPEST = 100
+"""How many levels of mappings and lists metadata may have, so that JSON can read them back from any place."""
 GRACE_SECONDS = 60.0
 """How long a program that ends waits for the parts of other processes."""
 
@@ -103,9 +106,9 @@ class Save:
         if self._pieces:
             self._check_space()
             size, sha256 = _files.write_part(self.partial / name, self._header, self._pieces)
-            file = _manifest.FileEntry(name, size, sha256, boxes)
+            file = FileEntry(name, size, sha256, boxes)
         self._pieces = []
-        report = _manifest.dump_part(_manifest.Part(save_id, tensors, file))
+        report = _manifest.dump_part(Part(save_id, tensors, file))
         _files.write_small(self._report(self.process_id), report)
         _files.fsync_directory(self.partial)
 
@@ -237,7 +240,7 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         TypeError: They hold something that JSON cannot hold, or keys that are not text.
     """
     try:
-        _check_keys(metadata)
+        _check_keys(metadata, DEEPEST)
         copied: dict[str, Any] = json.loads(json.dumps(dict(metadata)))
     except (TypeError, ValueError) as error:
         raise TypeError(
@@ -247,12 +250,14 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _check_keys(value: Any) -> None:
+def _check_keys(value: Any, levels: int) -> None:
+    if isinstance(value, (Mapping, list, tuple)) and not levels:
+        raise TypeError(f"nested more than {DEEPEST} levels deep")
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"the key {key!r} is not text")
-            _check_keys(item)
+            _check_keys(item, levels - 1)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _check_keys(item)
+            _check_keys(item, levels - 1)
