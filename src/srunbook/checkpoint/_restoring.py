@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from srunbook.checkpoint._arrays import Bits, Index, Shard, bits_type, box, dtype_name, from_bits
+from srunbook.checkpoint._directory import STEP
 from srunbook.checkpoint._entries import Manifest, PieceEntry, TensorEntry
 from srunbook.checkpoint._errors import CheckpointError, DamagedError, plain
-from srunbook.checkpoint._files import WantedBox, check_size, overlap, read_part, read_small
 from srunbook.checkpoint._manifest import NAME, load_manifest
+from srunbook.checkpoint._reading import WantedBox, check_size, overlap, read_part, read_small
 
 LARGE = 4 << 20
 """Bytes from which on NumPy asks for huge pages."""
@@ -49,6 +51,42 @@ def manifest_of(folder: Path, step: int) -> Manifest:
     if manifest.step != step:
         raise DamagedError(f"{path} belongs to step {manifest.step}, not to step {step}")
     return manifest
+
+
+def read_step(
+    directory: Path,
+    step: int,
+    *,
+    expect: Mapping[str, Any] | None,
+    part: Callable[[str, tuple[int, ...]], Index | None] | None,
+    framework: str | None,
+    check_all: bool = False,
+) -> Restored:
+    """Read the checkpoint of a step.
+
+    Args:
+        directory: The directory of the checkpoints.
+        step: The step.
+        expect: The tensors that it has to hold, see `check_expected`; None if any will do.
+        part: See `read_tensors`, as the following.
+        framework: The framework.
+        check_all: Whether to check all files.
+
+    Raises:
+        CheckpointError: It is of another model, or cannot be read.
+        DamagedError: It is not what was saved.
+    """
+    folder = directory / STEP.format(step)
+    try:
+        manifest = manifest_of(folder, step)
+        if expect is not None:
+            check_expected(manifest.tensors, expect, str(folder))
+        tensors = read_tensors(folder, manifest, part, framework, check_all=check_all)
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ESTALE):
+            raise DamagedError(f"{error.filename or folder}: {error.strerror}") from error
+        raise CheckpointError(f"step {step} cannot be read: {error}") from error
+    return Restored(step, tensors, manifest.metadata)
 
 
 def read_tensors(
