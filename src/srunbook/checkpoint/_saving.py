@@ -139,7 +139,7 @@ class Save:
                 if part.file and (self.partial / part.file.name).stat().st_size != part.file.size:
                     raise DamagedError(f"{part.file.name} has not the size that was written")
             except (DamagedError, FileNotFoundError) as error:
-                self.partial.stat()
+                self.partial.stat()  # raises if another job has cleared away the whole save
                 raise CheckpointError(
                     f"step {self.step} was not saved: process {process_id} of {self.num_processes} "
                     f"did not write its part, its own message says why ({error})"
