@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 
@@ -110,6 +111,22 @@ def test_files_are_safetensors(checkpoints):
     read = library.load_file(file)
 
     assert {name: bits(array) for name, array in read.items()} == {name: bits(array) for name, array in plain.items()}
+
+
+def test_checkpoints_of_earlier_versions(checkpoints):
+    """A manifest that is indented, and has no note of who saved it beside it, is read."""
+    checkpoints.save(1, NUMPY, {"epoch": 3})
+    folder = checkpoints.directory / "step-0000000001"
+    sealed = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(sealed, indent=1) + "\n")
+    (folder / "save.json").unlink()
+
+    restored = checkpoints.restore()
+
+    assert restored.metadata == {"epoch": 3}
+    assert {name: bits(array) for name, array in restored.tensors.items()} == {
+        name: bits(array) for name, array in NUMPY.items()
+    }
 
 
 def test_large_arrays(checkpoints, background):

@@ -280,25 +280,27 @@ def test_the_message(saved, tmp_path, caplog, name, change, message):
     assert re.search(message, record.getMessage())
 
 
-def test_process_that_disagrees(saved, tmp_path):
+def test_process_that_disagrees(saved, tmp_path, processes):
     """A process that finds damaged what process 0 chose raises; it does not fall back by itself."""
     shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    calls = []
+    pair = processes(2)
+    path = tmp_path / "step-0000000030" / "part-00000.safetensors"
 
-    def barrier():
-        calls.append(1)
-        if len(calls) == 1:
-            path = tmp_path / "step-0000000030" / "part-00000.safetensors"
+    def damaging(rank):
+        pair.barrier.wait()
+        if rank == 1 and list(tmp_path.glob(".restore-*.json")):
             path.write_bytes(path.read_bytes()[:-1] + b"?")
 
-    zero = Checkpoints(tmp_path, process_id=0, num_processes=2, barrier=lambda: None)
-    chosen = {"step": 30}
-    (tmp_path / ".restore.json").write_bytes(_manifest.seal(chosen))
-    other = Checkpoints(tmp_path, process_id=1, num_processes=2, barrier=barrier)
+    def restore(rank):
+        arguments = pair.arguments(rank) | {"barrier": lambda: damaging(rank)}
+        return Checkpoints(tmp_path, **arguments).restore()
 
+    zero, one = pair.run(restore)
+
+    assert zero.step == 30
     with pytest.raises(CheckpointError, match=r"process 1 cannot restore what process 0 chose: .*SHA-256"):
-        other.restore()
-    assert zero.restore().step == 20
+        raise one
+    assert Checkpoints(tmp_path).restore().step == 20
 
 
 def test_all_processes_say_why(saved, tmp_path, processes):

@@ -7,8 +7,6 @@ import json
 import os
 import pickle
 import re
-import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srunbook.checkpoint import CheckpointError, Checkpoints, _files, _saving
+from srunbook.checkpoint import CheckpointError, Checkpoints, _files
 
 
 def names(directory):
@@ -102,46 +100,6 @@ Checkpoints({str(tmp_path)!r}).save(1, {{"a": np.arange(5)}}, background=True)
 
 
 @pytest.fixture
-def full_disk(tmp_path):
-    """Make a directory with room for little more than 128 KiB: a tmpfs, or a limit where none can be mounted."""
-    folder = tmp_path / "full"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    if os.geteuid() == 0 and shutil.which("mount") and subprocess.run(mount, check=False).returncode == 0:
-        yield folder
-        subprocess.run(["umount", str(folder)], check=True)
-        return
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))
-    yield folder
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def save_and_wait(checkpoints, step, tensors, background):
-    checkpoints.save(step, tensors, background=background)
-    checkpoints.wait()
-
-
-@pytest.mark.parametrize("checked_before", [True, False])
-def test_full_disk(full_disk, monkeypatch, background, checked_before):
-    """On a full disk the error names the bytes needed and free, and the room that was taken is given back."""
-    if not checked_before:
-        monkeypatch.setattr(_saving.Save, "_check_space", lambda save: None)
-    checkpoints = Checkpoints(full_disk)
-    checkpoints.save(1, {"a": np.zeros(64 << 10, np.uint8)})
-    big = {"a": np.zeros(1 << 20, np.uint8)}
-
-    message = r"step 2 was not saved .*(No space left|File too large).*needs 1,048,\d{3} bytes, [\d,]+ bytes are free"
-    for _ in range(2):
-        with pytest.raises(CheckpointError, match=f"{message}; kept: step 1"):
-            save_and_wait(checkpoints, 2, big, background)
-    checkpoints.save(2, {"a": np.ones(64 << 10, np.uint8)})
-
-    assert checkpoints.restore().step == 2
-    assert names(full_disk) == ["step-0000000001", "step-0000000002"]
-
-
-@pytest.fixture
 def forbidden():
     """Make a directory that may not be written, outside of the folders of pytest, which only their owner enters."""
     with tempfile.TemporaryDirectory() as place:
@@ -180,17 +138,6 @@ def test_directory_that_is_a_file(tmp_path):
         checkpoints.save(1, state(1))
     with pytest.raises(CheckpointError, match="file cannot be read: Not a directory"):
         checkpoints.restore()
-
-
-def test_leftovers_are_cleared(checkpoints):
-    """The next save clears away what interrupted saves and removals have left, and nothing else."""
-    checkpoints.save(1, state(1))
-    for name in ("step-0000000002.partial", "step-0000000000.removing", "step-notes.partial"):
-        (checkpoints.directory / name).mkdir()
-        (checkpoints.directory / name / "part-00000.safetensors").write_bytes(b"torn")
-    checkpoints.save(2, state(2))
-
-    assert names(checkpoints.directory) == ["step-0000000001", "step-0000000002", "step-notes.partial"]
 
 
 def test_damaged_ones_are_set_aside(checkpoints, caplog):
@@ -240,7 +187,7 @@ def test_a_planted_pickle_is_never_opened(checkpoints, tmp_path, monkeypatch):
     for name in names(folder):
         kept = (folder / name).read_bytes()
         (folder / name).write_bytes(planted)
-        assert checkpoints.restore().step == (2 if name == ".metadata" else 1)
+        assert checkpoints.restore().step == (2 if name in (".metadata", "save.json") else 1)
         (folder / name).write_bytes(kept)
     assert not sprung.exists()
 
@@ -316,7 +263,8 @@ def test_order_of_writing(checkpoints, monkeypatch):
                 open_files[result] = Path(arguments[0]).name
             else:
                 first = arguments[0]
-                calls.append((name, open_files[first] if isinstance(first, int) else Path(first).name))
+                path = open_files[first] if isinstance(first, int) else Path(first).name
+                calls.append((name, re.sub(r"\.[0-9a-f]{16}\.", ".", path)))
             return result
 
         return noted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,10 +41,25 @@ DTYPES = {
 FRAMEWORKS = ("numpy", "torch")
 """What restored tensors can be."""
 
+MAX_AXES = 64
+"""How many axes an array of NumPy can have."""
+
 
 def bits_type(dtype: str) -> np.dtype[Any]:
     """Return the type of unsigned integers that holds the bits of one element."""
     return np.dtype(f"<u{DTYPES[dtype][1]}")
+
+
+def check_shape(shape: tuple[int, ...], dtype: str) -> None:
+    """Check that an array of NumPy can have a shape.
+
+    Raises:
+        ValueError: It has too many axes, or more bytes than can be counted; axes of 0 count as 1, as in NumPy.
+    """
+    if len(shape) > MAX_AXES:
+        raise ValueError(f"{len(shape)} axes are not stored, at most {MAX_AXES}")
+    if math.prod(max(size, 1) for size in shape) * DTYPES[dtype][1] > sys.maxsize:
+        raise ValueError(f"the shape {shape} is larger than any memory")
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,7 @@ def box(index: Index, global_shape: tuple[int, ...]) -> tuple[tuple[int, ...], t
     ((4, 0), (2, 3))
 
     Raises:
+        TypeError: A slice begins or ends at something else than a whole number.
         ValueError: There are more slices than axes, or a slice has a step or leaves the array.
     """
     if len(index) > len(global_shape):
@@ -97,8 +115,8 @@ def box(index: Index, global_shape: tuple[int, ...]) -> tuple[tuple[int, ...], t
     full = (*index, *[slice(None)] * (len(global_shape) - len(index)))
     start, shape = [], []
     for part, size in zip(full, global_shape, strict=True):
-        first = 0 if part.start is None else part.start
-        last = size if part.stop is None else part.stop
+        first = 0 if part.start is None else operator.index(part.start)
+        last = operator.index(size if part.stop is None else part.stop)
         if part.step not in (None, 1) or not 0 <= first <= last <= size:
             raise ValueError(f"{part} of an axis of {size}: needs 0 <= start <= stop <= {size} and no step")
         start.append(first)
@@ -147,27 +165,28 @@ def pieces_of(tensors: Mapping[str, Any], process_id: int, *, copy: bool) -> lis
             raise TypeError(f"names of tensors are strings other than '__metadata__', found {name!r}")
         try:
             found += _pieces(name, value, process_id, copy=copy)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise TypeError(f"tensor {name!r}: {error}") from None
     return found
 
 
 def _pieces(name: str, value: Any, process_id: int, *, copy: bool) -> list[Piece]:
+    dtype = dtype_of(value)
     if isinstance(value, Shard):
-        dtype, framework, bits = _bits(value.array, copy=copy)
-        return [Piece(name, dtype, framework, tuple(value.global_shape), value.start, bits)]
+        shape = tuple(map(operator.index, value.global_shape))
+        framework, bits = _bits(value.array, dtype, copy=copy)
+        return [Piece(name, dtype, framework, shape, value.start, bits)]
     if _is_spread_jax(value):
         shape = tuple(value.shape)
         shards = [shard for shard in value.addressable_shards if shard.replica_id == 0]
         return [
             Piece(name, dtype, framework, shape, box(shard.index, shape)[0], bits)
             for shard in shards
-            for dtype, framework, bits in [_bits(shard.data, copy=copy)]
+            for framework, bits in [_bits(shard.data, dtype, copy=copy)]
         ]
     if process_id != 0:
-        dtype_of(value)
         return []
-    dtype, framework, bits = _bits(value, copy=copy)
+    framework, bits = _bits(value, dtype, copy=copy)
     return [Piece(name, dtype, framework, bits.shape, (0,) * bits.ndim, bits)]
 
 
@@ -183,6 +202,7 @@ def dtype_of(value: Any) -> str:
 
     Raises:
         TypeError: The value is not an array, or its type is not stored.
+        ValueError: Its shape is not stored.
     """
     array = value.array if isinstance(value, Shard) else value
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
@@ -199,6 +219,7 @@ def dtype_of(value: Any) -> str:
         raise TypeError("a JAX random key is not stored; store jax.random.key_data(key)")
     if name not in DTYPES:
         raise TypeError(f"elements of type {array.dtype} are not stored; stored are {', '.join(DTYPES)}")
+    check_shape(tuple(value.global_shape if isinstance(value, Shard) else array.shape), name)
     return name
 
 
@@ -211,18 +232,17 @@ def dtype_name(dtype: Any) -> str:
     return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
 
 
-def _bits(array: Any, *, copy: bool) -> tuple[str, str, Bits]:
-    dtype = dtype_of(array)
+def _bits(array: Any, dtype: str, *, copy: bool) -> tuple[str, Bits]:
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and isinstance(array, torch.Tensor):
-        return dtype, "torch", _torch_bits(torch, array, bits_type(dtype), copy=copy)
+        return "torch", _torch_bits(torch, array, bits_type(dtype), copy=copy)
     if jax is not None and isinstance(array, jax.Array) and not array.is_fully_addressable:
         array = array.addressable_data(0)  # replicated: each process has all of it
     plain = np.asarray(array)
     if plain.dtype.byteorder == ">":
         plain = plain.astype(plain.dtype.newbyteorder("<"))
     plain = np.array(plain, order="C") if copy else np.asarray(plain, order="C")
-    return dtype, "numpy", plain.view(bits_type(dtype))
+    return "numpy", plain.view(bits_type(dtype))
 
 
 def _torch_bits(torch: Any, tensor: Any, kind: np.dtype[Any], *, copy: bool) -> Bits:
@@ -231,6 +251,10 @@ def _torch_bits(torch: Any, tensor: Any, kind: np.dtype[Any], *, copy: bool) -> 
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         raise TypeError(f"expected a dense tensor with memory, found {tensor.layout} on {tensor.device}")
     host = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    if (
+        host.numel() < 2
+    ):  # counts as contiguous whatever its strides are, and a view as bytes needs those of a dense one
+        host = host.clone(memory_format=torch.contiguous_format)
     if copy and host.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
         host = host.clone()
     bits: Bits = host.reshape(-1).view(torch.uint8).numpy().view(kind).reshape(tuple(tensor.shape))

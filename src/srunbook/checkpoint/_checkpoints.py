@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
+import functools
 import operator
 import os
-import re
-import shutil
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from srunbook.checkpoint import _files, _manifest
 from srunbook.checkpoint._arrays import FRAMEWORKS, Index
-from srunbook.checkpoint._errors import CheckpointError, DamagedError
-from srunbook.checkpoint._restoring import Restored, check_expected, manifest_of, read_tensors
-from srunbook.checkpoint._saving import LOG, Save
-
-STEP = "step-{:010d}"
-CHOICE = ".restore.json"
+from srunbook.checkpoint._choosing import Chooser
+from srunbook.checkpoint._directory import STEP, left_over, make_room, remove_old, state_of, steps_in
+from srunbook.checkpoint._errors import CheckpointError
+from srunbook.checkpoint._meeting import meet
+from srunbook.checkpoint._restoring import Restored, read_step
+from srunbook.checkpoint._saving import NO_SPACE, Save
+from srunbook.checkpoint._writers import saved_by, wait_for_others
 
 
 class Checkpoints:
@@ -62,7 +60,8 @@ class Checkpoints:
         self._barrier = (barrier if num_processes > 1 else None) or (lambda: None)
         self._pending: Save | None = None
         self._current: int | None = None
-        self._damaged: set[int] = set()
+        self._damaged: dict[int, tuple[int, ...] | None] = {}
+        self._team = secrets.token_hex(8) if num_processes == 1 else None
 
     def steps(self) -> list[int]:
         """List the steps that have a checkpoint, ascending. `restore` checks their contents.
@@ -70,14 +69,7 @@ class Checkpoints:
         Raises:
             CheckpointError: The directory cannot be read.
         """
-        try:
-            names = os.listdir(self.directory)  # noqa: PTH208 - names are enough
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise CheckpointError(f"{self.directory} cannot be read: {error.strerror}") from error
-        found = (re.fullmatch(r"step-(\d{10,})", name) for name in names)
-        return sorted(int(match[1]) for match in found if match)
+        return steps_in(self.directory)
 
     def save(
         self,
@@ -115,11 +107,17 @@ class Checkpoints:
         save = Save(step, self.directory / STEP.format(step), self.process_id, self.num_processes)
         with save.keeping_errors():
             save.plan(tensors, metadata, copy=background)
+            if self.process_id == 0:
+                self.directory.mkdir(parents=True, exist_ok=True)
+        with save.keeping_errors():
+            try:
+                save.team = self._meet()
+            except CheckpointError as error:
+                raise CheckpointError(f"step {step} was not saved: {error}") from None
         if self.process_id == 0:
             with save.keeping_errors():
                 if save.error is None:
-                    self._make_room(step)
-                    save.open()
+                    self._begin(save)
         self._barrier()
         if background and (save.error is None or self.num_processes > 1):
             save.start(self._remove_old)
@@ -129,6 +127,17 @@ class Checkpoints:
                 with save.keeping_errors():
                     save.write()
             self._finish(save)
+
+    def _meet(self) -> str:
+        """Return the name of the processes of this job, on which they agree at the first call; all of them call this.
+
+        Raises:
+            CheckpointError: They did not find each other.
+            OSError: The directory cannot be written.
+        """
+        if self._team is None:
+            self._team = meet(self.directory, self.process_id, self.num_processes, self._barrier)
+        return self._team
 
     def wait(self) -> None:
         """Wait until a save in the background is complete.
@@ -148,7 +157,7 @@ class Checkpoints:
                 save.commit()
                 self._remove_old()
         self._barrier()
-        if save.error is not None or not save.final.is_dir():
+        if save.error is not None or not save.is_committed():
             if self.process_id == 0 and not save.committed:
                 save.discard()
             raise save.explained(self._kept())
@@ -162,45 +171,37 @@ class Checkpoints:
             return str(error)
         return f"kept: step {', '.join(map(str, steps))}" if steps else "there is no earlier checkpoint"
 
-    def _make_room(self, step: int) -> None:
-        """Clear away what interrupted saves and damage have left.
+    def _begin(self, save: Save) -> None:
+        """Begin a save when no other job saves, and clear away what is in its way.
+
+        The save is begun before others are cleared away, so that a job to which this happens sees by whom; and after
+        they were listed, so that of two jobs which begin at once only one can clear away the other's.
 
         Raises:
-            CheckpointError: The directory already has a whole step that is not older.
+            CheckpointError: Another job saves, or the directory already has a whole step that is not older.
+            OSError: It cannot be begun.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        newer = [other for other in self.steps() if other >= step and other not in self._damaged]
-        if newer:
-            raise CheckpointError(
-                f"step {step} was not saved: {self.directory} already has step {newer[-1]}. "
-                "Call restore() first to go on from there, or use another directory."
-            )
-        for path in self.directory.iterdir():
-            if re.fullmatch(r"step-\d{10,}\.(partial|removing)", path.name):
-                shutil.rmtree(path)
-            elif path.name.startswith((CHOICE, f".{CHOICE}")):
-                path.unlink()
-        for other in sorted(self._damaged):
-            self._set_aside(other)
+        wait_for_others(self.directory, str(self._team))
+        for step in self.steps():
+            folder = self.directory / STEP.format(step)
+            if step >= save.step and (step not in self._damaged or self._damaged[step] != state_of(folder)):
+                raise CheckpointError(
+                    f"step {save.step} was not saved: {self.directory} already has step {step}{saved_by(folder)}. "
+                    "Call restore() first to go on from there, or use another directory."
+                )
+        room = functools.partial(make_room, self.directory, self.keep, left_over(self.directory), self._damaged)
+        try:
+            save.open()
+            room()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            room()
+            save.open()
         self._damaged.clear()
 
-    def _set_aside(self, step: int) -> None:
-        path = self.directory / STEP.format(step)
-        if path.exists():
-            number = len(list(self.directory.glob(f"damaged-{path.name}*")))
-            aside = path.with_name(f"damaged-{path.name}{f'.{number}' if number else ''}")
-            os.rename(path, aside)  # noqa: PTH104 - one place to count all renames
-            LOG.warning("%s is damaged; it was set aside as %s and may be deleted", path, aside.name)
-
     def _remove_old(self) -> None:
-        for step in self.steps()[: -self.keep]:
-            path = self.directory / STEP.format(step)
-            removing = path.with_name(f"{path.name}.removing")
-            try:
-                os.rename(path, removing)  # noqa: PTH104 - one place to count all renames
-                shutil.rmtree(removing)
-            except OSError as error:
-                LOG.warning("the old checkpoint %s could not be removed: %s", path, error)
+        remove_old(self.directory, self.keep)
 
     def restore(
         self,
@@ -212,7 +213,8 @@ class Checkpoints:
         """Read the newest checkpoint that is whole.
 
         A damaged one is passed over, with a warning on the logger `srunbook.checkpoint`. The number of processes may
-        differ from that of the save. Process 0 chooses, and all processes read the same step.
+        differ from that of the save. Process 0 chooses, and all processes read the same step. Where the directory
+        cannot be written, each process checks all files, so that each chooses the same.
 
         Args:
             expect: The tensors that the checkpoint has to hold: for each name a shape, or an array of that shape and
@@ -233,66 +235,17 @@ class Checkpoints:
         if framework not in (None, *FRAMEWORKS):
             raise ValueError(f"framework={framework!r}: it is 'numpy' or 'torch'")
 
-        def read(step: int, *, check_all: bool = False) -> Restored:
-            folder = self.directory / STEP.format(step)
-            try:
-                manifest = manifest_of(folder, step)
-                if expect is not None:
-                    check_expected(manifest.tensors, expect, str(folder))
-                tensors = read_tensors(folder, manifest, part, framework, check_all=check_all)
-            except OSError as error:
-                if error.errno == errno.EIO:
-                    raise DamagedError(f"{error.filename or folder}: {error.strerror}") from error
-                raise CheckpointError(f"step {step} cannot be read: {error}") from error
-            return Restored(step, tensors, manifest.metadata)
-
-        restored = self._restore_alone(read) if self.num_processes == 1 else self._restore_together(read)
+        read = functools.partial(read_step, self.directory, expect=expect, part=part, framework=framework)
+        chooser = Chooser(self.directory, read, self._damaged)
+        if self.num_processes == 1:
+            restored = chooser.alone()
+        else:
+            restored = chooser.together(self._meet_or_not(), self.process_id, self._barrier)
         self._current = restored.step if restored else None
         return restored
 
-    def _restore_alone(self, read: Callable[..., Restored], *, check_all: bool = False) -> Restored | None:
-        steps = self.steps()
-        for step in reversed(steps):
-            try:
-                return read(step, check_all=check_all)
-            except DamagedError as error:
-                self._damaged.add(step)
-                LOG.warning("step %d is damaged and is passed over: %s", step, error)
-        if steps:
-            LOG.warning("none of the %d checkpoints in %s is whole", len(steps), self.directory)
-        return None
-
-    def _restore_together(self, read: Callable[..., Restored]) -> Restored | None:
-        """Let process 0 read and write down the step it chose; the others read that step and no other."""
-        path = self.directory / CHOICE
-        restored: Restored | None = None
-        error: Exception | None = None
-        if self.process_id == 0:
-            try:
-                self.directory.mkdir(parents=True, exist_ok=True)
-                path.unlink(missing_ok=True)
-                restored = self._restore_alone(read, check_all=True)
-                _files.write_small(path, _manifest.seal({"step": restored.step if restored else None}))
-            except Exception as problem:  # raised below, after the barriers
-                error = problem
-                with contextlib.suppress(OSError):
-                    _files.write_small(path, _manifest.seal({"refused": str(problem)}))
-        self._barrier()
-        if self.process_id != 0:
-            try:
-                choice = _manifest.unseal(_files.read_small(path), str(path))
-                if "refused" in choice:
-                    raise CheckpointError(f"process 0 cannot restore: {choice['refused']}")
-                step = choice["step"]
-                restored = None if step is None else read(step)
-            except Exception as problem:  # raised below, after the barrier
-                error = problem
-        self._barrier()
-        if self.process_id == 0:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        if isinstance(error, DamagedError):
-            raise CheckpointError(f"process {self.process_id} cannot restore what process 0 chose: {error}") from error
-        if error:
-            raise error
-        return restored
+    def _meet_or_not(self) -> str | None:
+        try:
+            return self._meet()
+        except (CheckpointError, OSError):  # as in a directory that can only be read
+            return None

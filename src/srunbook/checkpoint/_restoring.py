@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 from collections.abc import Callable, Iterable, Mapping
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from srunbook.checkpoint._arrays import Bits, Index, Shard, bits_type, box, dtype_name, from_bits
-from srunbook.checkpoint._errors import CheckpointError, DamagedError
-from srunbook.checkpoint._files import WantedBox, read_part, read_small
-from srunbook.checkpoint._manifest import NAME, Manifest, PieceEntry, TensorEntry, load_manifest
+from srunbook.checkpoint._directory import STEP
+from srunbook.checkpoint._entries import Manifest, PieceEntry, TensorEntry
+from srunbook.checkpoint._errors import CheckpointError, DamagedError, plain
+from srunbook.checkpoint._manifest import NAME, load_manifest
+from srunbook.checkpoint._reading import WantedBox, check_size, overlap, read_part, read_small
 
 LARGE = 4 << 20
 """Bytes from which on NumPy asks for huge pages."""
@@ -50,6 +53,42 @@ def manifest_of(folder: Path, step: int) -> Manifest:
     return manifest
 
 
+def read_step(
+    directory: Path,
+    step: int,
+    *,
+    expect: Mapping[str, Any] | None,
+    part: Callable[[str, tuple[int, ...]], Index | None] | None,
+    framework: str | None,
+    check_all: bool = False,
+) -> Restored:
+    """Read the checkpoint of a step.
+
+    Args:
+        directory: The directory of the checkpoints.
+        step: The step.
+        expect: The tensors that it has to hold, see `check_expected`; None if any will do.
+        part: See `read_tensors`, as the following.
+        framework: The framework.
+        check_all: Whether to check all files.
+
+    Raises:
+        CheckpointError: It is of another model, or cannot be read.
+        DamagedError: It is not what was saved.
+    """
+    folder = directory / STEP.format(step)
+    try:
+        manifest = manifest_of(folder, step)
+        if expect is not None:
+            check_expected(manifest.tensors, expect, str(folder))
+        tensors = read_tensors(folder, manifest, part, framework, check_all=check_all)
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ESTALE):
+            raise DamagedError(f"{error.filename or folder}: {error.strerror}") from error
+        raise CheckpointError(f"step {step} cannot be read: {error}") from error
+    return Restored(step, tensors, manifest.metadata)
+
+
 def read_tensors(
     folder: Path,
     manifest: Manifest,
@@ -71,14 +110,19 @@ def read_tensors(
         DamagedError: A file is not what was written.
         OSError: A file could not be read.
     """
-    targets = {}
-    for name, entry in manifest.tensors.items():
-        index = part(name, entry.shape) if part else None
-        start, shape = box(index or (), entry.shape)
-        targets[name] = WantedBox(start, empty(shape, bits_type(entry.dtype)))
-    for file in manifest.files:
-        if check_all or any(_wanted(piece, targets) for piece in file.pieces):
-            read_part(folder / file.name, file, manifest.tensors, targets)
+    boxes = {
+        name: box((part(name, entry.shape) if part else None) or (), entry.shape)
+        for name, entry in manifest.tensors.items()
+    }
+    files = [file for file in manifest.files if check_all or any(_wanted(piece, boxes) for piece in file.pieces)]
+    for file in files:
+        check_size(folder / file.name, file)
+    targets = {
+        name: WantedBox(start, empty(shape, bits_type(manifest.tensors[name].dtype)))
+        for name, (start, shape) in boxes.items()
+    }
+    for file in files:
+        read_part(folder / file.name, file, manifest.tensors, targets)
     return {
         name: from_bits(target.bits, manifest.tensors[name].dtype, framework or manifest.tensors[name].framework)
         for name, target in targets.items()
@@ -99,9 +143,9 @@ def empty(shape: tuple[int, ...], kind: np.dtype[Any]) -> Bits:
     return np.frombuffer(memory, kind).reshape(shape)
 
 
-def _wanted(piece: PieceEntry, targets: Mapping[str, WantedBox]) -> bool:
+def _wanted(piece: PieceEntry, boxes: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> bool:
     # A piece without elements is in nobody's way, but its file is checked like the others.
-    return 0 in piece.shape or targets[piece.tensor].overlap(piece) is not None
+    return 0 in piece.shape or overlap(piece, *boxes[piece.tensor]) is not None
 
 
 def check_expected(tensors: Mapping[str, TensorEntry], expect: Mapping[str, Any], where: str) -> None:
@@ -116,8 +160,8 @@ def check_expected(tensors: Mapping[str, TensorEntry], expect: Mapping[str, Any]
         CheckpointError: Names, shapes or types differ.
     """
     problems = [
-        *_named("it lacks", (name for name in expect if name not in tensors)),
-        *_named("it has besides", (name for name in tensors if name not in expect)),
+        *_named("it lacks", (plain(name) for name in expect if name not in tensors)),
+        *_named("it has besides", (plain(name) for name in tensors if name not in expect)),
     ]
     different = []
     for name, value in expect.items():
@@ -125,7 +169,9 @@ def check_expected(tensors: Mapping[str, TensorEntry], expect: Mapping[str, Any]
             shape, dtype = _form(value)
             entry = tensors[name]
             if entry.shape != shape or dtype not in (None, entry.dtype):
-                different.append(f"{name} is {entry.dtype} {entry.shape}, expected {dtype or entry.dtype} {shape}")
+                different.append(
+                    f"{plain(name)} is {entry.dtype} {entry.shape}, expected {dtype or entry.dtype} {shape}"
+                )
     problems += _named("it differs in", different)
     if problems:
         raise CheckpointError(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,18 +15,27 @@ from typing import Any
 
 from srunbook.checkpoint import _files, _manifest
 from srunbook.checkpoint._arrays import Piece, pieces_of
+from srunbook.checkpoint._directory import LOG, STEP, delete, free_bytes, steps_in
+from srunbook.checkpoint._entries import FileEntry, Part
 from srunbook.checkpoint._errors import CheckpointError, DamagedError
+from srunbook.checkpoint._reading import read_small
+from srunbook.checkpoint._writers import others, read_note, saved_by, write_note
 
-LOG = logging.getLogger("srunbook.checkpoint")
-SAVE = "save.json"
 OTHERS_AT_WORK = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DEEPEST = 100
+"""How many levels of mappings and lists metadata may have, so that JSON can read them back from any place."""
+LOOKS = 5
+"""How often to look who else saves: what was listed may have been renamed before it is read."""
 GRACE_SECONDS = 60.0
 """How long a program that ends waits for the parts of other processes."""
 
 
 class Save:
     """Do one process's part of one save. Errors are kept, since the other processes must not be left waiting.
+
+    A save has a directory that bears the name of its team, so that no other job writes to it or takes it for its own.
+    Another job may only rename it, and then the commit, which renames it as well, fails.
 
     Args:
         step: The step.
@@ -40,19 +47,24 @@ class Save:
     def __init__(self, step: int, final: Path, process_id: int, num_processes: int) -> None:
         self.step = step
         self.final = final
-        self.partial = final.with_name(f"{final.name}.partial")
+        self.team: str | None = None
         self.process_id = process_id
         self.num_processes = num_processes
         self.error: Exception | None = None
-        self.committed = False
-        self._sealed = False
         self.needed = 0
-        self._own_id = secrets.token_hex(8)
+        self.committed = False
+        self._save_id: str | None = None
+        self._known: set[str] = set()
         self._header = b""
         self._pieces: list[Piece] = []
         self._metadata: dict[str, Any] = {}
         self._thread: threading.Thread | None = None
         self._called = threading.Event()
+
+    @property
+    def partial(self) -> Path:
+        """Where the save lies until it is committed."""
+        return self.final.with_name(f"{self.final.name}.{self.team}.partial")
 
     @contextlib.contextmanager
     def keeping_errors(self) -> Iterator[None]:
@@ -68,6 +80,8 @@ class Save:
         Raises:
             TypeError: A tensor or the metadata cannot be stored.
         """
+        with contextlib.suppress(OSError):
+            self._known.update(os.listdir(self.final.parent))  # noqa: PTH208 - names are enough
         self._metadata = checked_metadata(metadata or {})
         self._pieces = pieces_of(tensors, self.process_id, copy=copy)
         if self._pieces:
@@ -78,16 +92,17 @@ class Save:
         """Make the directory of the save, as process 0.
 
         Raises:
-            OSError: It cannot be made; another job may have made it.
+            OSError: It cannot be made.
         """
+        self._save_id = secrets.token_hex(8)
+        self.discard()  # an earlier try of this step whose removal failed
         self.partial.mkdir()
-        _files.write_small(self.partial / SAVE, _manifest.seal({"save_id": self._own_id}))
+        write_note(self.partial, self._save_id, str(self.team))
 
     def discard(self) -> None:
-        """Remove what a failed save has written, as process 0, unless another job has taken its place."""
-        with contextlib.suppress(CheckpointError, OSError):
-            if self._sealed or self._save_id() == self._own_id:
-                shutil.rmtree(self.partial)
+        """Remove what a failed save has written, as process 0."""
+        with contextlib.suppress(OSError):
+            delete(self.partial)
 
     def write(self) -> None:
         """Write what this process holds, and a report of it.
@@ -96,16 +111,17 @@ class Save:
             CheckpointError: Process 0 did not begin the save.
             OSError: It could not be written.
         """
-        save_id = self._save_id()
+        if self._save_id is None:
+            self._save_id = self._begun()
         name = _manifest.PART.format(self.process_id)
         tensors, boxes = _manifest.entries(self._pieces)
         file = None
         if self._pieces:
             self._check_space()
             size, sha256 = _files.write_part(self.partial / name, self._header, self._pieces)
-            file = _manifest.FileEntry(name, size, sha256, boxes)
+            file = FileEntry(name, size, sha256, boxes)
         self._pieces = []
-        report = _manifest.dump_part(_manifest.Part(save_id, tensors, file))
+        report = _manifest.dump_part(Part(self._save_id, tensors, file))
         _files.write_small(self._report(self.process_id), report)
         _files.fsync_directory(self.partial)
 
@@ -119,25 +135,42 @@ class Save:
         for process_id in range(self.num_processes):
             path = self._report(process_id)
             try:
-                part = _manifest.load_part(_files.read_small(path), str(path))
+                part = _manifest.load_part(read_small(path), str(path))
                 if part.file and (self.partial / part.file.name).stat().st_size != part.file.size:
                     raise DamagedError(f"{part.file.name} has not the size that was written")
             except (DamagedError, FileNotFoundError) as error:
+                self.partial.stat()  # raises if another job has cleared away the whole save
                 raise CheckpointError(
                     f"step {self.step} was not saved: process {process_id} of {self.num_processes} "
                     f"did not write its part, its own message says why ({error})"
                 ) from None
             parts.append(part)
-        manifest = _manifest.merge(self.step, self._save_id(), self._metadata, parts)
+        manifest = _manifest.merge(self.step, str(self._save_id), self._metadata, parts)
         _files.write_small(self.partial / _manifest.NAME, _manifest.dump_manifest(manifest))
         for process_id in range(self.num_processes):
             os.unlink(self._report(process_id))  # noqa: PTH108 - as the renames
-        os.unlink(self.partial / SAVE)  # noqa: PTH108 - as the renames
-        self._sealed = True
+        if newer := [step for step in steps_in(self.final.parent) if step >= self.step]:
+            newest = self.final.with_name(STEP.format(newer[-1]))
+            raise CheckpointError(
+                f"step {self.step} was not saved: {self.final.parent} has got step {newer[-1]} since the save "
+                f"began{saved_by(newest)}; give each job a directory of its own"
+            )
         _files.fsync_directory(self.partial)
-        os.rename(self.partial, self.final)  # noqa: PTH104 - as the renames
+        try:
+            os.rename(self.partial, self.final)  # noqa: PTH104 - as the renames
+        except FileNotFoundError:
+            if not self._is_there():  # NFS may do a rename, lose the answer, and be asked again
+                raise
         self.committed = True
         _files.fsync_directory(self.final.parent)
+
+    def is_committed(self) -> bool:
+        """Return whether the step in the directory is what this save wrote, and not another job's."""
+        return self.committed or self._is_there()
+
+    def _is_there(self) -> bool:
+        note = read_note(self.final)
+        return note is not None and note.save_id == self._save_id
 
     def start(self, after_commit: Callable[[], None]) -> None:
         """Write in a thread that the interpreter waits for at its end.
@@ -187,7 +220,8 @@ class Save:
         error = self.error
         if error is None:
             return CheckpointError(
-                f"step {self.step} was not saved: another process failed, its own message says why; {kept}"
+                f"step {self.step} was not saved: another process failed, its own message says why"
+                f"{self._others_at_work()}; {kept}"
             )
         if not isinstance(error, OSError):
             return error
@@ -195,9 +229,11 @@ class Save:
         where = f"{error.filename}: " if error.filename else ""
         hint = ""
         if error.errno in NO_SPACE:
-            hint = f"; it needs {self.needed:,} bytes, {_free(self.final.parent):,} bytes are free"
+            hint = f"; it needs {self.needed:,} bytes, {free_bytes(self.final.parent):,} bytes are free"
         elif error.errno in OTHERS_AT_WORK:
-            hint = "; does another job, or a rank that believes to be alone, save to the same directory?"
+            hint = self._others_at_work() or (
+                "; does another job, or a rank that believes to be alone, save to the same directory?"
+            )
         explained = CheckpointError(
             f"step {self.step} was not saved in {self.final.parent}: {where}{reason}{hint}; {kept}"
         )
@@ -207,27 +243,29 @@ class Save:
     def _report(self, process_id: int) -> Path:
         return self.partial / f"part-{process_id:05d}.json"
 
-    def _save_id(self) -> str:
-        path = self.partial / SAVE
-        try:
-            return str(_manifest.unseal(_files.read_small(path), str(path))["save_id"])
-        except DamagedError:
+    def _begun(self) -> str:
+        """Return the name that process 0 has given to the save."""
+        note = read_note(self.partial)
+        if note is None:
             raise CheckpointError(
-                f"step {self.step} was not saved: process 0 did not begin it, its own message says why; or another "
-                f"job saves to {self.final.parent} as well"
-            ) from None
+                f"step {self.step} was not saved: process 0 did not begin it, its own message says why"
+                f"{self._others_at_work() or f'; or another job saves to {self.final.parent} as well'}"
+            )
+        return note.save_id
+
+    def _others_at_work(self) -> str:
+        """Name who else saves at the moment, or has saved since this save began, as an insertion in a sentence."""
+        for _ in range(LOOKS):
+            paths = [path for path in self.final.parent.glob("step-*") if path.name not in self._known]
+            if writers := others([*paths, self.final], self.team):
+                return f"; {', '.join(writers)} saves to the same directory"
+        return ""
 
     def _check_space(self) -> None:
         # A file system that does not know its size says 0 blocks.
         status = os.statvfs(self.partial)
-        if status.f_blocks and self.needed > _free(self.partial):
+        if status.f_blocks and self.needed > free_bytes(self.partial):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.partial))
-
-
-def _free(folder: Path) -> int:
-    status = os.statvfs(folder)
-    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
-    return blocks * status.f_frsize
 
 
 def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +275,7 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         TypeError: They hold something that JSON cannot hold, or keys that are not text.
     """
     try:
-        _check_keys(metadata)
+        _check_keys(metadata, DEEPEST)
         copied: dict[str, Any] = json.loads(json.dumps(dict(metadata)))
     except (TypeError, ValueError) as error:
         raise TypeError(
@@ -247,12 +285,14 @@ def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _check_keys(value: Any) -> None:
+def _check_keys(value: Any, levels: int) -> None:
+    if isinstance(value, (Mapping, list, tuple)) and not levels:
+        raise TypeError(f"nested more than {DEEPEST} levels deep")
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise TypeError(f"the key {key!r} is not text")
-            _check_keys(item)
+            _check_keys(item, levels - 1)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _check_keys(item)
+            _check_keys(item, levels - 1)

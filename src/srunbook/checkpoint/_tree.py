@@ -50,7 +50,7 @@ def _take(value: Any, name: str, tensors: dict[str, Any]) -> Any:
         return value
     try:
         dtype_of(value)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"{name or 'the state'}: {error}") from None
     if name in tensors:
         raise ValueError(f"two tensors of the state have the name {name!r}")
