@@ -231,7 +231,8 @@ def test_drawings_can_be_read(open_page, site):
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun.html", 1280)]
+    ("name", "width"),
+    [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun.html", 1280)],
 )
 def test_tables_show_all_columns(open_page, name, width):
     """Every table of the landing page fits a small screen, and those of the guides a large one."""
