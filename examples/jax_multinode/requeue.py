@@ -42,7 +42,8 @@ def main():
     signal.signal(signal.SIGUSR1, lambda *_: told.append(True))
     rank, world_size = jax.process_index(), jax.process_count()
     devices, own = jax.devices(), jax.local_devices()
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={own[0]}", flush=True)
+    host = os.uname().nodename
+    print(f"rank {rank}/{world_size} start host={host} device={own[0]}", flush=True)
     mesh = jax.make_mesh((len(devices),), ("batch",))
     split = NamedSharding(mesh, P("batch"))  # each device holds its own rows
     copies = NamedSharding(mesh, P())  # each device holds the whole
@@ -78,8 +79,9 @@ def main():
         # The step's number is the seed: a step sees the same rows in each run.
         rows = np.random.default_rng(step).choice(len(images), share * len(devices))
         rows = rows[rank * mine : (rank + 1) * mine]
-        batch = (jax.make_array_from_process_local_data(split, a[rows]) for a in (images, labels))
-        params, loss = train_step(params, *batch)
+        x = jax.make_array_from_process_local_data(split, images[rows])
+        y = jax.make_array_from_process_local_data(split, labels[rows])
+        params, loss = train_step(params, x, y)
         loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 10 == 0:  # all processes stop after the same step, whoever was told first
             stop = multihost_utils.process_allgather(np.array(bool(told))).any()
