@@ -16,7 +16,7 @@ MAIN_PAGES = [
     "start/install.html",
     "start/first-run.html",
     "start/how-to-read.html",
-    "guides/jax-multinode.html",
+    "guides/jax-multinode/several-nodes.html",
     "gallery/index.html",
     "gallery/jax_multinode/plot_allreduce.html",
     "tools/command.html",
@@ -55,7 +55,7 @@ def each(page, names, site):
         yield name
 
 
-@pytest.mark.parametrize("name", ["start/first-run.html", "guides/jax-multinode.html"])
+@pytest.mark.parametrize("name", ["start/first-run.html", "guides/jax-multinode/several-nodes.html"])
 def test_copy_button(open_page, name):
     """The copy button of a file puts its text on the clipboard, but for the last line's end."""
     page = open_page(name)
@@ -219,7 +219,7 @@ def test_drawings_can_be_read(open_page, site):
     """On a screen of 360 pixels no text of a drawing is smaller than 11."""
     small = []
     page = open_page("index.html", width=360)
-    for name in each(page, ["index.html", "guides/jax-multinode.html", "guides/torchrun.html"], site):
+    for name in each(page, ["index.html", "guides/jax-multinode/several-nodes.html", "guides/torchrun.html"], site):
         sizes = page.evaluate(
             """[...document.querySelectorAll('.drawing svg text')].map(text =>
                 parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
@@ -231,7 +231,8 @@ def test_drawings_can_be_read(open_page, site):
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("index.html", 360), ("guides/jax-multinode.html", 1280), ("guides/torchrun.html", 1280)]
+    ("name", "width"),
+    [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun.html", 1280)],
 )
 def test_tables_show_all_columns(open_page, name, width):
     """Every table of the landing page fits a small screen, and those of the guides a large one."""
@@ -246,7 +247,7 @@ def test_tables_show_all_columns(open_page, name, width):
 
 def test_weight_of_a_guide(open_page):
     """Style sheets and scripts of a guide weigh less than 100 KB compressed."""
-    page = open_page("guides/jax-multinode.html")
+    page = open_page("guides/jax-multinode/several-nodes.html")
     page.wait_for_load_state("networkidle")
     loaded = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
     urls = [url for url in loaded if urlsplit(url).path.endswith((".css", ".js"))]

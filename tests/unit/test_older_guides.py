@@ -188,7 +188,7 @@ SVGD = Guide(
 
 JAX = Guide(
     "jax",
-    "jax-multinode*",
+    "jax-multinode/*",
     "jax-multinode",
     ("examples/jax_multinode", "slurm/jax_multinode"),
     (

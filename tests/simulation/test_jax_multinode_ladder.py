@@ -1,0 +1,177 @@
+"""The rungs of the JAX guide: each computes what one device computes, on any number of processes, and resumes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.comparing import Mask
+
+from srunbook import simulate
+from srunbook.ranklog import RankStart, parse_rank_lines
+from srunbook.simulate import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "jax_multinode"
+RUNGS = ("one_device.py", "data_parallel.py", "resume.py", "requeue.py")
+
+TOLERANCE = 1e-5
+"""Largest relative difference of a loss on one device and on many: float32 sums in another order, 100 steps on."""
+
+MASKS = (
+    Mask(r"host=\S+", "host=<node>", "each machine has its own name"),
+    Mask(r"(loss \d\.\d{4})\d+", r"\1<n>", "processors round in different ways"),
+)
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+
+@pytest.fixture
+def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write a rung into an empty folder that is the current one, with lines changed; return its path."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, *changes: tuple[str, str]) -> Path:
+        text = (EXAMPLES / name).read_text(encoding="utf-8")
+        for old, new in changes:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def run(program: Path, **layout: Any) -> Result:
+    """Run a rung in the simulation; it has to succeed."""
+    result = simulate.run([sys.executable, program], timeout=100, **layout)
+    assert result.returncode == 0, f"{result.failure}\n{result.output}"
+    return result
+
+
+def losses(output: str) -> dict[int, float]:
+    """Losses that a rung printed, by step."""
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+): loss (\S+)", output)}
+
+
+@pytest.fixture(scope="module")
+def of_one_device(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """Compute the oracle: the losses of the program that knows nothing of processes."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "one_device.py"],
+        cwd=tmp_path_factory.mktemp("one"),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return losses(done.stdout)
+
+
+@pytest.mark.full
+def test_comparison_sees_a_process_that_repeats_the_rows_of_another(edited: Any, of_one_device: Any) -> None:
+    """Where all processes take the first rows, the losses differ by far more than the tolerance."""
+    program = edited("data_parallel.py", ("rows[rank * mine : (rank + 1) * mine]", "rows[:mine]"))
+    found = losses(run(program, nodes=2).output)
+
+    assert max(abs(found[step] / loss - 1) for step, loss in of_one_device.items()) > 100 * TOLERANCE
+
+
+def test_batch_that_does_not_divide_takes_the_nearest_share(edited: Any) -> None:
+    """Three devices train on 63 rows and say so in one line, as they say that they are no GPUs."""
+    result = run(edited("data_parallel.py"), nodes=1, gpus_per_node=3)
+
+    assert result.output.count("each step: 3 devices x 21 images = 63") == 1
+    assert result.output.count("warning: Slurm gave this job GPUs and JAX sees none") == 1
+    assert losses(result.output)[100] < 1
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, of_one_device: dict[int, float]) -> dict[str, np.ndarray]:
+    """Train on two processes without a break, with the losses of one device; return the parameters."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        result = run(EXAMPLES / "data_parallel.py", nodes=2)
+    assert losses(result.output) == pytest.approx(of_one_device, rel=TOLERANCE)
+    return dict(np.load(folder / "model.npz"))
+
+
+def check_model(folder: Path, whole: dict[str, np.ndarray]) -> None:
+    """Check that a folder holds the very parameters of the training without a break."""
+    model = np.load(folder / "model.npz")
+    assert set(model) == set(whole)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(model[name], value, strict=True)
+
+
+SYNC = "        loss.block_until_ready()"
+"""A line at which every process comes by at each step."""
+
+
+def test_training_that_dies_and_is_stopped_ends_with_the_bits_of_one_run(
+    edited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, np.ndarray]
+) -> None:
+    """Two checkpoints outlive a death; SIGUSR1 to process 1 alone then stops both after the same step, and requeues."""
+    scontrol = tmp_path / "bin" / "scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(f'#!/bin/sh\necho "$@" "$SLURM_JOB_ID" >> {tmp_path}/called\n', encoding="utf-8")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", str(scontrol.parent), prepend=":")
+
+    dies = edited("resume.py", (SYNC, f"        step == 50 and os._exit(9)\n{SYNC}"))
+    killed = simulate.run([sys.executable, dies], nodes=2, timeout=100)
+    left = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    signalled = f"        step == 63 and rank == 1 and os.kill(os.getpid(), signal.SIGUSR1)\n{SYNC}"
+    stopped = run(edited("requeue.py", (SYNC, signalled)), nodes=2)
+
+    assert killed.returncode != 0
+    assert left == ["20", "40"]
+    assert stopped.output.count("resumed after step 40") == 1
+    assert stopped.output.count("stopped after step 70: saved, back to the queue") == 1
+    assert not (tmp_path / "model.npz").exists()
+    word, identity, same = (tmp_path / "called").read_text().split()
+    assert (word, identity) == ("requeue", same)
+
+    ended = run(edited("requeue.py"), nodes=2)
+
+    assert ended.output.count("resumed after step 70") == 1
+    assert len((tmp_path / "called").read_text().splitlines()) == 1
+    model = np.load(tmp_path / "model.npz")
+    assert set(model) == set(whole)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(model[name], value, strict=True)
+
+
+def test_training_resumes_on_fewer_devices(edited: Any, of_one_device: dict[int, float]) -> None:
+    """What two processes with two devices each have saved, one process with one device loads; all losses agree."""
+    result = run(edited("resume.py", ("STEPS = 100", "STEPS = 60")), nodes=2, gpus_per_node=2)
+    starts = [line for line in parse_rank_lines(result.output.splitlines()) if isinstance(line, RankStart)]
+    again = run(edited("resume.py"), nodes=1)
+
+    assert sorted(start.rank for start in starts) == [0, 1]
+    assert "each step: 4 devices x 16 images = 64" in result.ranks[0].output
+    assert "step" not in result.ranks[1].output
+    assert "warning" not in result.ranks[1].output
+    assert again.output.count("resumed after step 60") == 1
+    found = losses(result.output) | losses(again.output)
+    assert list(found) == [20, 40, 60, 80, 100]
+    assert found == pytest.approx(of_one_device, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_commands_of_the_docstring_work(rung: str, reader: Any, of_one_device: dict[int, float]) -> None:
+    """Each command at the top of a rung gives the losses of one device; the last prints what was recorded."""
+    for command in reader.commands(EXAMPLES / rung):
+        shutil.rmtree(reader.folder / "checkpoints", ignore_errors=True)
+        run = reader.run(EXAMPLES / rung, command)
+        assert run.status == 0, f"{command}\n{run.text}"
+        assert losses(run.text) == pytest.approx(of_one_device, rel=TOLERANCE)
+        assert "warning" not in run.text
+    reader.compare(EXAMPLES / rung, run, lambda line: True, MASKS)
