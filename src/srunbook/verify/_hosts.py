@@ -64,6 +64,12 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
         if nodes and not _agree(launch.hosts, nodes):
             ranks = f"{count(len(launch.runs), 'rank')} of {step.identity}"
             return f"{ranks} ran on {listed(launch.hosts)}; the step was given {listed(nodes)}"
+        each = launch.world_size // step.tasks if step.tasks else 1
+        per_host = Counter(run.start.host for run in launch.runs.values())
+        uneven = next((host for host in launch.hosts if per_host[host] % each), None)
+        if uneven:
+            ranks = f"{count(per_host[uneven], 'rank')} of {step.identity}"
+            return f"{ranks} ran on {uneven}; each of its {count(step.tasks or 1, 'task')} started {each} ranks"
     return ""
 
 

@@ -65,11 +65,13 @@ class Found:
     Args:
         launches: The launches, in the order of the log, without those that were begun anew.
         strays: End lines of ranks that had not started, or had ended already, each with the name of its log.
+        late: The same for ends of an earlier run of a rank, where a later one had begun.
         repeated: Ranks that were begun anew while others were not, with the number of times.
     """
 
     launches: list[Launch]
     strays: list[tuple[RankEnd, str]]
+    late: list[tuple[RankEnd, str]]
     repeated: list[tuple[int, int]]
 
 
@@ -80,10 +82,11 @@ def find_launches(logs: Iterable[Log]) -> Found:
     launcher, or Slurm, began a world anew before it had ended, only the new launch is kept.
     """
     worlds: dict[int, list[Launch]] = {}
-    open_runs: dict[int, dict[int, list[Launch]]] = {}
     strays: list[tuple[RankEnd, str]] = []
+    late: list[tuple[RankEnd, str]] = []
     begun: Counter[tuple[int, int]] = Counter()
     for log in logs:
+        open_runs: dict[int, dict[int, list[Launch]]] = {}
         for place, line in enumerate(log.rank_lines):
             waiting = open_runs.setdefault(line.rank, {})
             if isinstance(line, RankStart):
@@ -99,12 +102,14 @@ def find_launches(logs: Iterable[Log]) -> Found:
                 strays.append((line, log.name))
                 continue
             launch = waiting[size].pop()
+            if launch is not worlds[size][begun[size, line.rank] - 1]:
+                late.append((line, log.name))
             if not waiting[size]:
                 del waiting[size]
             launch.runs[line.rank] = replace(launch.runs[line.rank], end=line, ended=place)
     repeated: list[tuple[int, int]] = []
     kept = [launch for launches in worlds.values() for launch in _without_superseded(launches, begun, repeated)]
-    return Found(sorted(kept, key=lambda launch: launch.began), strays, repeated)
+    return Found(sorted(kept, key=lambda launch: launch.began), strays, late, repeated)
 
 
 def _without_superseded(
@@ -168,8 +173,8 @@ def srun_steps(accounting: Accounting) -> list[list[Step]]:
     rows: list[tuple[int, SacctRow]] = []
     for part in accounting.parts.values():
         for age, attempt in enumerate(reversed(part.attempts)):
-            rows += [(age, row) for row in attempt if STEP.fullmatch(row.step) and row.tasks != 0]
-    apart = [Step(row.identity, row.tasks, row.nodes, row.node_list, age) for age, row in rows]
+            rows += [(age, row) for row in attempt if STEP.fullmatch(row.step)]
+    apart = [Step(row.identity, row.tasks or None, row.nodes, row.node_list, age) for age, row in rows]
     together: dict[tuple[int, str], list[SacctRow]] = {}
     for age, row in rows:
         number = row.step.partition("+")[0]
@@ -182,8 +187,7 @@ def srun_steps(accounting: Accounting) -> list[list[Step]]:
 
 def _joined(name: str, age: int, rows: Sequence[SacctRow]) -> Step:
     def total(values: Sequence[int | None]) -> int | None:
-        known = [value for value in values if value is not None]
-        return sum(known) if len(known) == len(values) else None
+        return None if None in values else sum(value or 0 for value in values) or None
 
     nodes = ",".join(filter(None, (row.node_list for row in rows)))
     return Step(name, total([row.tasks for row in rows]), total([row.nodes for row in rows]), nodes, age)

@@ -148,6 +148,10 @@ def _one_process_each(launch: Launch) -> Check | None:
 
 def _unproven(world: World) -> Check | None:
     """Say what the lines leave open: nothing is wrong, and yet the last attempt may have been another world."""
+    if world.attempts > 1 and world.found.late:
+        line, log = world.found.late[0]
+        evidence = f"rank {line.rank} ended once more after the last attempt had begun, in {log}"
+        return not_proven("world", evidence, "did two processes take this rank, or was the log changed?")
     repeated = world.found.repeated
     if len(repeated) >= world.attempts:
         rank, times = repeated[0]
