@@ -17,7 +17,7 @@ from srunbook.ranklog import RankEnd, parse_rank_lines
 def train(folder, *arguments):
     """Trains on three processes; returns the fingerprint of their parameters at the end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    program = ["train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
+    program = ["full/train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
     result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line or "Resuming" in line))

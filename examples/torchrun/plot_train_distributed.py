@@ -33,7 +33,7 @@ def torchrun(nodes, processes, *arguments):
 def train(nodes, processes):
     """Trains; returns the rows of `metrics.csv` and the picture that the program drew."""
     with tempfile.TemporaryDirectory() as folder:
-        result = torchrun(nodes, processes, "train_distributed.py", f"--checkpoint-dir={folder}")
+        result = torchrun(nodes, processes, "full/train_distributed.py", f"--checkpoint-dir={folder}")
         print(result.output)
         with Path(folder, "metrics.csv").open() as file:
             rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]

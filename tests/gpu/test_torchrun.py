@@ -19,7 +19,7 @@ from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "torchrun"
+EXAMPLES = ROOT / "examples" / "torchrun" / "full"
 
 pytestmark = pytest.mark.needs_gpu("torch", "matplotlib")
 
