@@ -7,10 +7,11 @@ The trained model goes to model.pt.
 """
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before init_process_group: imported later, it keeps the group alive
+import torch.distributed.nn  # before init_process_group, or the group never ends
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -21,18 +22,19 @@ BATCH_SIZE = 64  # of all processes together
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
     torch.manual_seed(0)
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     share = max(1, round(BATCH_SIZE / world_size))
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     if rank == 0:
-        print(f"each step: {world_size} processes x {share} images = {world_size * share}", flush=True)
+        print(f"each step: {world_size} processes x {share} images = {world_size * share}")
         if not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
-            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs", flush=True)
+            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns = torch.randn(10, 1, 16, 16)
@@ -60,7 +62,7 @@ def main():
             total += loss.detach()
         dist.all_reduce(total)
         if rank == 0:
-            print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}", flush=True)
+            print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}")
 
     if rank == 0:
         torch.save(model.module.state_dict(), "model.pt")

@@ -3,7 +3,7 @@ One device, two processes, four: the same losses
 ================================================
 
 A conversion is right when many processes learn what one device learns.
-So the program for one device and the one for many train side by side, with the same batch of 64 images a step.
+Here the program for one device and the one for many train side by side, with the same batch of 64 images a step.
 """
 
 import os

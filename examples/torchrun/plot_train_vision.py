@@ -16,7 +16,7 @@ from srunbook import simulate
 
 
 def losses(*arguments):
-    """Trains for two epochs; returns the loss of each."""
+    """Train for two epochs; return the loss of each."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with tempfile.TemporaryDirectory() as folder:
         program = ["full/train_vision.py", "--epochs=2", f"--checkpoint-dir={folder}", *arguments]

@@ -9,12 +9,13 @@ After each epoch, and before the time limit, the training is saved in checkpoint
 import os
 import signal
 import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before init_process_group: imported later, it keeps the group alive
+import torch.distributed.nn  # before init_process_group, or the group never ends
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -44,7 +45,7 @@ def load(model, optimizer, device):
     model.module.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     if dist.get_rank() == 0:
-        print(f"resumed in epoch {state['epoch']} after batch {state.get('done', 0)}", flush=True)
+        print(f"resumed in epoch {state['epoch']} after batch {state.get('done', 0)}")
     return state
 
 
@@ -62,20 +63,21 @@ def requeue():
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
     signals = []  # the time limit is near: Slurm sent SIGUSR1
     signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))
     torch.manual_seed(0)
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     share = max(1, round(BATCH_SIZE / world_size))
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     if rank == 0:
-        print(f"each step: {world_size} processes x {share} images = {world_size * share}", flush=True)
+        print(f"each step: {world_size} processes x {share} images = {world_size * share}")
         if not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
-            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs", flush=True)
+            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns = torch.randn(10, 1, 16, 16)
@@ -109,13 +111,13 @@ def main():
                 dist.all_reduce(total)
                 if rank == 0:
                     save(model, optimizer, epoch=epoch, done=done, total=total.item() / world_size)
-                    print(f"stopped in epoch {epoch} after batch {done}", flush=True)
+                    print(f"stopped in epoch {epoch} after batch {done}")
                     requeue()
                 dist.barrier()
                 return
         dist.all_reduce(total)
         if rank == 0:
-            print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}", flush=True)
+            print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}")
             save(model, optimizer, epoch=epoch + 1, done=0, total=0.0)
         total.zero_()
         done = 0

@@ -7,10 +7,11 @@ The model with the lowest validation loss goes to best.pt.
 """
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before init_process_group: imported later, it keeps the group alive
+import torch.distributed.nn  # before init_process_group, or the group never ends
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -68,15 +69,16 @@ def evaluate(model, images, labels, device):
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
     torch.manual_seed(0)
     cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     if rank == 0 and not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
-        print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs", flush=True)
+        print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns = torch.randn(10, 1, 16, 16)
@@ -111,7 +113,7 @@ def main():
         if step % CHECK_EVERY == 0:
             score = evaluate(model.module, held_out, held_out_labels, device)
             if rank == 0:
-                print(f"step {step}: loss {score:.6f}", flush=True)
+                print(f"step {step}: loss {score:.6f}")
             waited += 1
             if score < best:
                 best, waited = score, 0

@@ -167,6 +167,14 @@ def test_script_has_the_form_of_one(script: Path) -> None:
     assert not any(re.search(r"--(output|error)=.*/", line) for line in lines)  # a folder there may be missing
 
 
+def test_programs_beside_a_script_have_different_names() -> None:
+    """A script finds the short programs and the full ones in one flat folder, where none replaces another."""
+    names = [path.name for path in programs_of(SCRIPTS[0])]
+
+    assert {"ddp.py", "train_distributed.py", "processes.py"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
 def test_ports_of_jobs_stay_out_of_the_systems_range() -> None:
     """The port lies below those that Linux hands out by itself, and neighbouring jobs have different ones."""
     (formula,) = {line for path in SCRIPTS for line in path.read_text().splitlines() if line.startswith("PORT=")}
