@@ -2,7 +2,7 @@
 Stopped and resumed: the same numbers, bit for bit
 ==================================================
 
-A training that goes on from a checkpoint should end where it would have ended without the break.
+A training that continues from a checkpoint should end where it would have ended without the break.
 Three processes train for four epochs in one go, and then for two and two.
 """
 
@@ -15,9 +15,9 @@ from srunbook.ranklog import RankEnd, parse_rank_lines
 
 
 def train(folder, *arguments):
-    """Trains on three processes; returns the fingerprint of their parameters at the end."""
+    """Train on three processes; return the fingerprint of their parameters at the end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    program = ["train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
+    program = ["full/train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
     result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line or "Resuming" in line))
@@ -44,6 +44,6 @@ assert in_one_go == resumed
 
 # %%
 # From three processes on, this takes more than saving everything.
-# DDP sends its gradients in groups. At the first step of a process it groups them otherwise than at all later ones,
-# and with three or more processes sums in another grouping round in another way.
-# So `warm_up` makes one backward pass and throws its gradients away, before the checkpoint is loaded.
+# DDP sends its gradients in groups. At the first step of a process it groups them differently than at all later ones,
+# and with three or more processes sums in another grouping round differently.
+# Therefore `warm_up` makes one backward pass and throws its gradients away, before the checkpoint is loaded.

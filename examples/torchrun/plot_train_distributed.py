@@ -3,7 +3,7 @@ The same losses on one process and on four
 ==========================================
 
 DDP is right when many processes compute what one would.
-So the same training runs twice: on one process, and on two nodes with two processes each.
+The same training therefore runs twice: on one process, and on two nodes with two processes each.
 """
 
 import csv
@@ -19,7 +19,7 @@ from srunbook import simulate
 
 
 def torchrun(nodes, processes, *arguments):
-    """Starts one torchrun on each node of a simulation."""
+    """Start one torchrun on each node of a simulation."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -31,9 +31,9 @@ def torchrun(nodes, processes, *arguments):
 
 
 def train(nodes, processes):
-    """Trains; returns the rows of `metrics.csv` and the picture that the program drew."""
+    """Train; return the rows of `metrics.csv` and the picture that the program drew."""
     with tempfile.TemporaryDirectory() as folder:
-        result = torchrun(nodes, processes, "train_distributed.py", f"--checkpoint-dir={folder}")
+        result = torchrun(nodes, processes, "full/train_distributed.py", f"--checkpoint-dir={folder}")
         print(result.output)
         with Path(folder, "metrics.csv").open() as file:
             rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]

@@ -16,10 +16,10 @@ from srunbook import simulate
 
 
 def losses(*arguments):
-    """Trains for two epochs; returns the loss of each."""
+    """Train for two epochs; return the loss of each."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with tempfile.TemporaryDirectory() as folder:
-        program = ["train_vision.py", "--epochs=2", f"--checkpoint-dir={folder}", *arguments]
+        program = ["full/train_vision.py", "--epochs=2", f"--checkpoint-dir={folder}", *arguments]
         result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line))

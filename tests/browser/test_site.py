@@ -219,7 +219,7 @@ def test_drawings_can_be_read(open_page, site):
     """On a screen of 360 pixels no text of a drawing is smaller than 11."""
     small = []
     page = open_page("index.html", width=360)
-    for name in each(page, ["index.html", "guides/jax-multinode/several-nodes.html", "guides/torchrun.html"], site):
+    for name in each(page, ["index.html", "guides/jax-multinode/several-nodes.html", "guides/torchrun/several-nodes.html"], site):
         sizes = page.evaluate(
             """[...document.querySelectorAll('.drawing svg text')].map(text =>
                 parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
@@ -232,7 +232,7 @@ def test_drawings_can_be_read(open_page, site):
 
 @pytest.mark.parametrize(
     ("name", "width"),
-    [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun.html", 1280)],
+    [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun/several-nodes.html", 1280)],
 )
 def test_tables_show_all_columns(open_page, name, width):
     """Every table of the landing page fits a small screen, and those of the guides a large one."""

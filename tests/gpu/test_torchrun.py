@@ -19,7 +19,8 @@ from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "torchrun"
+LADDER = ROOT / "examples" / "torchrun"
+EXAMPLES = LADDER / "full"
 
 pytestmark = pytest.mark.needs_gpu("torch", "matplotlib")
 
@@ -92,3 +93,21 @@ def test_resume_on_a_gpu(images: Path, tmp_path: Path) -> None:
     assert {in_one_go.returncode, first.returncode, resumed.returncode} == {0}
     assert "Resuming after epoch 1" in resumed.output
     assert losses(tmp_path / "two")[-1] == pytest.approx(losses(tmp_path / "one")[-1], rel=0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize("program", ["ddp.py", "resume.py", "requeue.py", "mixed_precision.py", "validate_ddp.py"])
+def test_short_program_takes_the_gpu(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short program computes on the GPU, and has the losses of the one for one device up to the GPU's precision."""
+    monkeypatch.chdir(tmp_path)
+    alone = LADDER / ("validate_one_gpu.py" if "validate" in program else "one_gpu.py")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+    runs = [
+        simulate.run(command, nodes=1, gpus_per_node=1, timeout=110)
+        for command in ([sys.executable, alone], [*launcher, LADDER / program])
+    ]
+    expected, found = ([float(loss) for loss in re.findall(r"loss ([\d.]+)", run.output)] for run in runs)
+
+    assert all(run.returncode == 0 for run in runs), runs[1].failure
+    assert "rank 0/1 start " in runs[1].output
+    assert "device=cuda:0" in runs[1].output
+    assert found[:3] == pytest.approx(expected[:3], rel=0.05)

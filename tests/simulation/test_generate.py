@@ -89,7 +89,7 @@ def test_configuration_tells_editors_of_its_schema(path: Path) -> None:
         pytest.param("jax", "examples/jax_multinode/allreduce_modern.py", 1, marks=pytest.mark.full),
         ("jax", "examples/jax_multinode/allreduce_modern.py", 2),
         ("torchrun", "tests/support/torch_ranks.py", 2),
-        pytest.param("torchrun", "examples/torchrun/train_distributed.py", 2, marks=pytest.mark.full),
+        pytest.param("torchrun", "examples/torchrun/full/train_distributed.py", 2, marks=pytest.mark.full),
     ],
 )
 def test_rendered_script_runs(framework: str, program: str, processes: int, tmp_path: Path) -> None:

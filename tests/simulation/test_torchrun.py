@@ -25,8 +25,8 @@ from support.comparing import Mask
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "torchrun"
-MODULES = [EXAMPLES / name for name in ("image_data.py", "epoch_files.py", "train_distributed.py")]
+EXAMPLES = ROOT / "examples" / "torchrun" / "full"
+MODULES = [EXAMPLES / name for name in ("processes.py", "image_data.py", "epoch_files.py", "train_distributed.py")]
 
 AFTER_ONE_EPOCH = 1e-5
 """Largest relative difference of the loss on one process and on many after one epoch: floats added in another order."""
@@ -197,7 +197,7 @@ def test_resume_without_warming_up_is_not_bit_identical(ranks: Ranks, tmp_path: 
         "def without(path, **more):\n"
         "    import train_distributed as t\n"
         "    t.warm_up = lambda *_: None\n"
-        "    t.main()\n"
+        "    t.run(t.main)\n"
         "runpy.run_path = without"
     )
     options = ("--epochs=2", "--batch-size=36")
@@ -231,7 +231,7 @@ def train_step(*arguments):
     return made[-1]
 r.train_step = train_step
 import runpy
-runpy.run_path = lambda *_, **__: r.main()
+runpy.run_path = lambda *_, **__: r.run(r.main)
 """
 
 
@@ -342,17 +342,17 @@ def test_every_test_image_is_counted_once(one_process: Outcome, ranks: Ranks) ->
 # Bad input -----------------------------------------------------------------------------------------------------------
 
 BAD = {
-    "unknown dataset": (["--dataset=cifar"], "--dataset cifar: give one of digits, mnist, folder"),
+    "unknown dataset": (["--dataset=cifar"], "argument --dataset: invalid choice: 'cifar' (choose from "),
     "missing data": (["--dataset=mnist", "--data-dir=nowhere"], "nowhere has no train-images-idx3-ubyte and no"),
     "missing folder": (["--dataset=folder", "--data-dir=nowhere"], "there is no folder nowhere"),
-    "batch size 0": (["--batch-size=0"], "--batch-size 0: give more than 0"),
-    "odd batch size": (["--batch-size=63"], "--batch-size 63 is shared by 2 processes, of 1438 images: give a"),
-    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is shared by 2 processes, of 1438 images"),
-    "epochs": (["--epochs=-1"], "--epochs -1: give more than 0"),
-    "learning rate": (["--learning-rate=nan"], "--learning-rate nan: give more than 0"),
+    "batch size 0": (["--batch-size=0"], "argument --batch-size: 0: give more than 0"),
+    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is more than the 1438 images to train on"),
+    "epochs": (["--epochs=-1"], "argument --epochs: -1: give more than 0"),
+    "learning rate": (["--learning-rate=nan"], "argument --learning-rate: nan: give more than 0"),
+    "device": (["--device=cuda"], "sees no GPU on node0; install a CUDA build of PyTorch and ask Slurm for GPUs"),
     "no number": (["--epochs=ten"], "argument --epochs: invalid int value: 'ten'"),
     "unknown option": (["--epoch-count=3"], "unrecognized arguments: --epoch-count=3"),
-    "workers": (["--num-workers=-1"], "--num-workers -1: give more than 0"),
+    "workers": (["--num-workers=-1"], "argument --num-workers: -1: give 0 or more"),
 }
 
 
@@ -366,6 +366,24 @@ def test_bad_input_is_said_by_one_rank(case: str, ranks: Ranks) -> None:
     assert len(outcome.errors) == 1
     assert message in outcome.errors[0]
     assert not outcome.folder.exists() or not list(outcome.folder.iterdir())
+
+
+def test_batch_that_does_not_divide(ranks: Ranks) -> None:
+    """Three processes take the nearest share of a batch of 64, and one line says so."""
+    outcome = ranks("train_distributed.py", "--epochs=1", processes=3)
+    line = "--batch-size 64: each of 3 processes takes 21 images, 63 a step"
+
+    assert outcome.statuses == [0, 0, 0], outcome.text
+    assert outcome.text.count("--batch-size 64") == outcome.ranks[0]["stdout"].count(line) == 1
+
+
+def test_gpus_that_torch_does_not_see(ranks: Ranks) -> None:
+    """Where Slurm gave GPUs and torch sees none, one line warns before the first step."""
+    outcome = ranks("train_distributed.py", "--epochs=1", processes=2, SLURM_GPUS_ON_NODE="2")
+
+    assert outcome.statuses == [0, 0], outcome.text
+    assert outcome.text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
+    assert outcome.ranks[0]["stdout"].index("warning: ") < outcome.ranks[0]["stdout"].index("Epoch 1")
 
 
 def test_more_processes_than_images(tmp_path: Path, ranks: Ranks) -> None:
@@ -447,7 +465,9 @@ def test_without_torchrun_it_says_how(ranks: Ranks) -> None:
     outcome = ranks("train_distributed.py", before="import os; del os.environ['RANK']")
 
     assert outcome.statuses == [2]
-    assert outcome.errors[0].startswith("error: RANK is not set. Start me with torchrun, as in: torchrun --standalone")
+    assert outcome.errors[0].startswith(
+        "error: RANK is not set. Start this program with torchrun: torchrun --standalone"
+    )
 
 
 def test_world_that_is_not_what_slurm_allotted(ranks: Ranks) -> None:

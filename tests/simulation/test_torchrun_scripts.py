@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from srunbook.cli._checkout import programs_of
 from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "torchrun"
-SCRIPTS = sorted((ROOT / "slurm" / "torchrun").glob("*.sbatch"))
+ALL_SCRIPTS = sorted((ROOT / "slurm" / "torchrun").glob("*.sbatch"))
+SCRIPTS = [path for path in ALL_SCRIPTS if path.name.startswith("run_")]
+SHORT = [path for path in ALL_SCRIPTS if path not in SCRIPTS]
 
 STAND_INS = {
     "scontrol": 'test "$*" = "show hostnames $SLURM_JOB_NODELIST" && printf "127.0.0.%d\\n" $(seq "$TEST_NODES")',
@@ -41,7 +43,7 @@ def submit(tmp_path: Path) -> Callable[..., str]:
         path.chmod(0o755)
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "torch-env").symlink_to(sys.prefix)
-    for path in EXAMPLES.glob("*.py"):
+    for path in programs_of(SCRIPTS[0]):
         (tmp_path / path.name).write_bytes(path.read_bytes())
 
     def run(
@@ -121,6 +123,37 @@ def test_requeue_ends_with_the_status_of_the_program(status: int, submit: Any) -
     submit(script, nodes=1, gpus=1, status=1, TEST_END="exit 1")
 
 
+def marked_as_one_has_to(lines: list[str]) -> None:
+    """Check that all lines that depend on the site end in EDIT, and that a node gets one torchrun."""
+    site = ("partition", "account", "nodes", "gpus-per-node", "cpus-per-task", "time")
+    marked = [line for line in lines if "EDIT" in line]
+    for name in site:
+        assert any(line.startswith(f"#SBATCH --{name}=") for line in marked), name
+    assert any("torch-env" in line for line in marked)
+    assert any(line.startswith("#SBATCH --ntasks-per-node=1 ") for line in lines)
+
+
+@pytest.mark.parametrize("script", SHORT, ids=lambda path: path.name)
+@pytest.mark.parametrize(("nodes", "gpus", "threads"), [(2, 4, 2), (3, 0, 8)])
+def test_short_script(script: Path, nodes: int, gpus: int, threads: int, submit: Any, tmp_path: Path) -> None:
+    """A short script stays short, reads nodes and GPUs from Slurm, and starts the program it is given."""
+    lines = script.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "home" / "torch-env").unlink()
+    (tmp_path / "home" / "torch-env" / "bin").mkdir(parents=True)
+    (tmp_path / "home" / "torch-env" / "bin" / "activate").touch()
+    printed = submit(script, nodes=nodes, gpus=gpus, job=7017).splitlines()
+    other = submit(script, "resume.py", "--option", nodes=nodes, gpus=gpus, job=7017).splitlines()
+
+    marked_as_one_has_to(lines)
+    code = [line for line in lines if line and not re.match("#[^S!]", line)]
+    assert len(code) <= {"ddp": 25, "requeue": 27}[script.stem]
+    assert {f"--nnodes={nodes}", f"--nproc-per-node={gpus or 1}", f"OMP_NUM_THREADS={threads}"} <= set(printed)
+    assert {"--rdzv-id=7017", "--rdzv-endpoint=127.0.0.1:25017", "--cpus-per-task=8"} <= set(printed)
+    assert printed[-2] == f"{script.stem}.py"
+    assert other[-3:-1] == ["resume.py", "--option"]
+    assert ("--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1" in printed) is (script.stem == "requeue")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_script_has_the_form_of_one(script: Path) -> None:
     """A job script has its directives before any command, one torchrun on a node, and marks what to edit."""
@@ -130,9 +163,16 @@ def test_script_has_the_form_of_one(script: Path) -> None:
     assert lines[0] == "#!/bin/bash"
     assert lines[first_command] == "set -euo pipefail"
     assert not any(line.startswith("#SBATCH") for line in lines[first_command:])
-    assert sum("EDIT" in line for line in lines) == 2
-    assert any(line.startswith("#SBATCH --ntasks-per-node=1 ") for line in lines)
+    marked_as_one_has_to(lines)
     assert not any(re.search(r"--(output|error)=.*/", line) for line in lines)  # a folder there may be missing
+
+
+def test_programs_beside_a_script_have_different_names() -> None:
+    """A script finds the short programs and the full ones in one flat folder, where none replaces another."""
+    names = [path.name for path in programs_of(SCRIPTS[0])]
+
+    assert {"ddp.py", "train_distributed.py", "processes.py"} <= set(names)
+    assert len(set(names)) == len(names)
 
 
 def test_ports_of_jobs_stay_out_of_the_systems_range() -> None:

@@ -193,7 +193,8 @@ class Proof:
             versions["python"] = platform.python_version()
         programs = re.findall(r"\b[\w.-]+\.py\b", script.read_text(encoding="utf-8"))
         folder = ROOT / "examples" / script.parent.name
-        texts = [(folder / name).read_text(encoding="utf-8") for name in programs if (folder / name).exists()]
+        found = [path for name in programs for path in (folder / name, folder / "full" / name) if path.exists()]
+        texts = [path.read_text(encoding="utf-8") for path in found]
         for name in ("jax", "torch", "lightning"):
             if any(re.search(rf"^(import|from) {name}\b", text, re.MULTILINE) for text in texts):
                 versions[name] = importlib.metadata.version(name)

@@ -56,7 +56,7 @@ class Guide:
 
 TORCHRUN = Guide(
     "torchrun",
-    "torchrun*",
+    "torchrun/*.md",
     "torchrun",
     ("examples/torchrun",),
     (

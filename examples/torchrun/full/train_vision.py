@@ -6,23 +6,22 @@
     sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.
-Needs train_distributed.py, image_data.py and epoch_files.py beside it.
+Needs train_distributed.py, processes.py, image_data.py and epoch_files.py beside it.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from contextlib import nullcontext
 from functools import partial
 
 import torch
 import torch.distributed as dist
+from processes import run
 from torch import nn
-from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy, pad
 from torch.utils.checkpoint import checkpoint
-from train_distributed import SEED, Parser, Training, fit, floats, means, prepare, progress, sums
+from train_distributed import SEED, Parser, Training, fit, floats, means, positive, prepare, progress, sums
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -69,7 +68,7 @@ class SmallResNet(nn.Module):
 
 
 def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each image moved by up to one pixel, up or down and left or right."""
+    """Move each image by up to one pixel, up or down and left or right."""
     _, _, height, width = images.shape
     places = torch.randint(3, (len(images), 2), generator=generator).tolist()
     larger = pad(images, (1, 1, 1, 1))
@@ -78,7 +77,7 @@ def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def train_epoch(training: Training, epoch: int, scaler: torch.amp.GradScaler) -> tuple[float, float, int]:
-    """Trains for one epoch; returns mean loss, accuracy, and the number of steps."""
+    """Train for one epoch; return mean loss, accuracy, and the number of steps."""
     settings, device, model = training.settings, training.device, training.model
     model.train()
     training.loader.sampler.set_epoch(epoch)
@@ -108,31 +107,17 @@ def train_epoch(training: Training, epoch: int, scaler: torch.amp.GradScaler) ->
     return *means(batches, device), len(training.loader)
 
 
-class VisionParser(Parser):
-    """The settings of `train_distributed.py`, and three more."""
-
-    def __init__(self, description: str) -> None:
-        super().__init__(description)
-        self.add_argument("--accumulate", type=int, default=1, help="pieces to cut a batch into")
-        self.add_argument("--precision", default="float32", help=", ".join(PRECISIONS))
-        self.add_argument("--recompute", action="store_true", help="gradient checkpointing")
-
-    def check(self, settings: argparse.Namespace) -> None:
-        super().check(settings)
-        if settings.precision not in PRECISIONS:
-            raise ValueError(f"--precision {settings.precision}: give one of {', '.join(PRECISIONS)}")
-
-
-@record
 def main() -> None:
-    settings, complaint = VisionParser("Train a residual network with DDP.").settings()
+    parser = Parser("Train a residual network with DDP.")
+    parser.add_argument("--accumulate", type=positive(int), default=1, help="pieces to cut a batch into")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32")
+    parser.add_argument("--recompute", action="store_true", help="gradient checkpointing")
+    settings = parser.parse_args()
+    training = prepare(settings, partial(SmallResNet, recompute=settings.recompute))
     # Small gradients vanish in float16, unless the loss is scaled up before.
-    scaler = torch.amp.GradScaler(
-        "cuda" if torch.cuda.is_available() else "cpu", enabled=settings.precision == "float16"
-    )
-    build = partial(SmallResNet, recompute=settings.recompute)
-    fit(prepare(settings, complaint, build), partial(train_epoch, scaler=scaler), scaler=scaler)
+    scaler = torch.amp.GradScaler(training.device.type, enabled=settings.precision == "float16")
+    fit(training, partial(train_epoch, scaler=scaler), scaler=scaler)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -5,13 +5,13 @@
         --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_requeue.py --checkpoint-dir two_nodes
     sbatch run_requeue.sbatch
 
-Like train_distributed.py, but it saves within an epoch, stops at a signal, and goes on
+Like train_distributed.py, but it saves within an epoch, stops at a signal, and continues
 from the newest checkpoint at the very step. This one program needs `srunbook`:
 `Checkpoints` writes and checks, `StopSignal` lets all ranks stop at the same step.
 
 Its exit status: 0 finished, 75 stopped by a signal and saved, 78 a restart would not help.
-Where torchrun ends with 1 instead, rank 0 has written it into a file for the job script.
-Needs train_distributed.py, image_data.py and epoch_files.py beside it.
+The launcher ends with 1 instead, so rank 0 writes the status into a file for the job script.
+Needs train_distributed.py, processes.py, image_data.py and epoch_files.py beside it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,9 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from torch.distributed.elastic.multiprocessing.errors import record
+from processes import fingerprint, leave, one_voice, run, say
 from torch.nn.functional import cross_entropy
-from train_distributed import (
-    Parser,
-    SimpleConvNet,
-    Training,
-    evaluate,
-    fingerprint,
-    floats,
-    leave,
-    one_voice,
-    prepare,
-    say,
-    sums,
-)
+from train_distributed import Parser, SimpleConvNet, Training, evaluate, floats, positive, prepare, sums
 
 from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, CheckpointError, Checkpoints, StopSignal
 
@@ -47,7 +35,7 @@ NOTES = os.environ.get("JOB_NOTES", "")  # what the job script's files begin wit
 
 
 class Progress:
-    """Where a training stands: everything that a checkpoint holds."""
+    """How far a training has got: everything that a checkpoint holds."""
 
     def __init__(self, training: Training, store: Checkpoints) -> None:
         self.training, self.store = training, store
@@ -58,7 +46,7 @@ class Progress:
         return torch.zeros(3, dtype=torch.float64, device=self.training.device)
 
     def save(self) -> None:
-        """Writes the checkpoint of this step, but none that a training cannot go on from."""
+        """Write the checkpoint of this step, unless a value in it is not finite."""
         total = self.sums.clone()
         dist.all_reduce(total)
         tensors: dict[str, Any] = {}
@@ -80,7 +68,7 @@ class Progress:
                 Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
 
     def restore(self) -> None:
-        """Goes to the newest whole checkpoint, where there is one."""
+        """Load the newest whole checkpoint if there is one."""
         named = dict(self.training.model.module.named_parameters())
         expect: dict[str, Any] = {"sums": self.sums}
         for name, value in named.items():
@@ -105,7 +93,7 @@ class Progress:
 
 
 def train_step(training: Training, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Makes one step; returns what it adds to the metrics."""
+    """Make one step; return what it adds to the metrics."""
     training.model.train()
     labels = labels.to(training.device, non_blocking=True)
     training.optimizer.zero_grad()
@@ -117,13 +105,13 @@ def train_step(training: Training, images: torch.Tensor, labels: torch.Tensor) -
 
 
 def tell_status(status: int) -> None:
-    """Tells the job script the exit status."""
+    """Tell the job script the exit status."""
     if NOTES and dist.get_rank() == 0:
         Path(f"{NOTES}.status").write_text(f"{status}\n", encoding="ascii")
 
 
 def give_up(reason: str) -> NoReturn:
-    """Ends a training that would go wrong again."""
+    """End a training that would fail again."""
     if dist.get_rank() == 0:
         print(f"error: {reason}: a restart would not help", file=sys.stderr, flush=True)
     tell_status(EXIT_DO_NOT_REQUEUE)
@@ -131,7 +119,7 @@ def give_up(reason: str) -> NoReturn:
 
 
 def end_epoch(progress: Progress, epoch: int) -> None:
-    """Prints the metrics of an epoch."""
+    """Print the metrics of an epoch."""
     dist.all_reduce(progress.sums)
     total, right, count = progress.sums.tolist()
     progress.sums = progress.zeros()
@@ -145,8 +133,8 @@ def end_epoch(progress: Progress, epoch: int) -> None:
         give_up(f"the loss of epoch {epoch} is {total / count}")
 
 
-def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
-    """Trains from where `progress` stands to the last step, or to a signal."""
+def train(progress: Progress, stop: StopSignal, save_every: int) -> None:
+    """Train from the step of `progress` to the last one, or to a signal."""
     training, loader = progress.training, progress.training.loader
     last = training.settings.epochs * len(loader)
     for epoch in range(progress.step // len(loader) + 1, training.settings.epochs + 1):
@@ -167,22 +155,21 @@ def run(progress: Progress, stop: StopSignal, save_every: int) -> None:
                 stop.leave()  # rank 0 puts the job back into the queue
 
 
-@record
 def main() -> None:
-    parser = Parser("Train a small network that goes on after an interruption.")
-    parser.add_argument("--save-every", type=int, default=50, help="steps from save to save")
-    training = prepare(*parser.settings(), SimpleConvNet)
+    parser = Parser("Train a small network that continues after an interruption.")
+    parser.add_argument("--save-every", type=positive(int), default=50, help="steps from save to save")
+    settings = parser.parse_args()
+    training = prepare(settings, SimpleConvNet)
     rank, world = dist.get_rank(), dist.get_world_size()
-    folder = training.settings.checkpoint_dir
-    progress = Progress(training, Checkpoints(folder, process_id=rank, num_processes=world, barrier=dist.barrier))
+    store = Checkpoints(settings.checkpoint_dir, process_id=rank, num_processes=world, barrier=dist.barrier)
+    progress = Progress(training, store)
     progress.restore()
     first = progress.step
     with StopSignal() as stop:
-        run(progress, stop, training.settings.save_every)
+        train(progress, stop, settings.save_every)
     params = fingerprint(training.model.module)
     say(f"rank {rank}/{world} end steps={progress.step - first} params={params}")
-    leave(0)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -21,7 +21,7 @@ FOLDER_SIZE = (32, 32)  # images from a folder are scaled to this height and wid
 
 
 def read_digits(_: Path) -> tuple[Dataset, Dataset, int]:
-    """1797 images of 8 x 8, which come with scikit-learn: no network, no files."""
+    """Return 1797 images of 8 x 8, which come with scikit-learn: no network, no files."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -30,7 +30,7 @@ def read_digits(_: Path) -> tuple[Dataset, Dataset, int]:
 
 
 def read_mnist(folder: Path) -> tuple[Dataset, Dataset, int]:
-    """70000 images of 28 x 28, from the four files of MNIST."""
+    """Read 70000 images of 28 x 28 from the four files of MNIST."""
     sets = []
     for name in ("train", "t10k"):
         images = torch.tensor(read_idx(folder, f"{name}-images-idx3-ubyte"))
@@ -45,7 +45,7 @@ def read_mnist(folder: Path) -> tuple[Dataset, Dataset, int]:
 
 
 def read_idx(folder: Path, name: str) -> np.ndarray:
-    """One file of MNIST, packed or not: big-endian numbers say its shape, then come bytes."""
+    """Read one file of MNIST, packed or not: big-endian numbers give its shape, then come bytes."""
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if not found:
         raise ValueError(f"{folder} has no {name} and no {name}.gz: --data-dir says where they are")
@@ -61,7 +61,7 @@ def read_idx(folder: Path, name: str) -> np.ndarray:
 
 
 def read_folder(folder: Path) -> tuple[Dataset, Dataset, int]:
-    """One folder of images for each class: `cats/1.png`, `cats/2.png`, `dogs/1.png`."""
+    """Read a folder of images for each class: `cats/1.png`, `cats/2.png`, `dogs/1.png`."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}: --data-dir says where the images are")
     paths, labels, classes = [], [], 0
@@ -97,7 +97,7 @@ class ImageFolder(Dataset):
 
 
 def split(dataset: Dataset) -> tuple[Dataset, Dataset]:
-    """Divides images into those to train on and those to test on, always in the same way."""
+    """Divide images into those to train on and those to test on, always in the same way."""
     order = np.random.default_rng(0).permutation(len(dataset)).tolist()
     tests = max(1, round(TEST_SHARE * len(order)))
     return Subset(dataset, order[tests:]), Subset(dataset, order[:tests])

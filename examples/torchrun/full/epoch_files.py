@@ -16,7 +16,7 @@ import torch
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all, whatever happens meanwhile."""
+    """Write a file that is there whole or not at all, whatever happens meanwhile."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -30,13 +30,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, the newest last."""
+    """Return the checkpoints in a folder, the newest last."""
     found = folder.glob("checkpoint_epoch_*.pt")
     return sorted(found, key=lambda path: int(re.sub(r"\D", "", path.name)))
 
 
 def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
-    """Makes the folder for checkpoints; returns the newest one there is, where wanted."""
+    """Make the folder for checkpoints; return the newest one if wanted."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,11 +52,11 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
         return torch.load(found[-1], map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds here, and all mean one thing
         reason = str(error).split("\n")[0]
-        raise ValueError(f"{found[-1]} is damaged: delete it to go on from the one before ({reason})") from None
+        raise ValueError(f"{found[-1]} is damaged: delete it to continue from the one before ({reason})") from None
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Writes the checkpoint of an epoch, and the metrics up to it."""
+    """Write the checkpoint of an epoch, and the metrics up to it."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_whole(folder / f"checkpoint_epoch_{state['epoch']}.pt", buffer.getvalue())
@@ -68,7 +68,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def draw_curves(folder: Path, history: list[dict[str, float]]) -> None:
-    """Draws loss and accuracy of all epochs."""
+    """Draw loss and accuracy of all epochs."""
     from matplotlib.figure import Figure
 
     epochs = [row["epoch"] for row in history]

@@ -1,0 +1,102 @@
+"""Train a small network on all GPUs of all nodes, and continue where an earlier run stopped.
+
+    torchrun --standalone --nproc-per-node 2 resume.py
+    sbatch ddp.sbatch resume.py
+
+After each epoch the training is saved in checkpoint.pt.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group, or the group never ends
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+EPOCHS = 5
+BATCH_SIZE = 64  # of all processes together
+CHECKPOINT = Path("checkpoint.pt")  # in a folder that all nodes see; delete it to start anew
+
+
+def save(model, optimizer, **progress):
+    """Write the checkpoint beside its place, then move it there: a crash leaves the old one whole."""
+    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), **progress}
+    beside = CHECKPOINT.with_suffix(".tmp")
+    with beside.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())  # on the disk before it gets its name
+    beside.replace(CHECKPOINT)
+
+
+def load(model, optimizer, device):
+    """Read the checkpoint if there is one; return how far the training had got."""
+    if not CHECKPOINT.exists():
+        return {}
+    state = torch.load(CHECKPOINT, map_location=device, weights_only=True)
+    model.module.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    if dist.get_rank() == 0:
+        print(f"resumed before epoch {state['epoch']}")
+    return state
+
+
+def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
+    torch.manual_seed(0)
+    cuda = torch.cuda.is_available()
+    device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    share = max(1, round(BATCH_SIZE / world_size))
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
+    if rank == 0:
+        print(f"each step: {world_size} processes x {share} images = {world_size * share}")
+        if not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
+
+    # Stand-in data: ten patterns under noise. Put your own dataset here.
+    patterns = torch.randn(10, 1, 16, 16)
+    labels = torch.randint(10, (2048,))
+    images = patterns[labels] + 3 * torch.randn(2048, 1, 16, 16)
+    dataset = TensorDataset(images, labels)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, share, sampler=sampler, drop_last=True)
+
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.GELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(1024, 10)
+    ).to(device)
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+
+    first = load(model, optimizer, device).get("epoch", 0)
+
+    for epoch in range(first, EPOCHS):
+        sampler.set_epoch(epoch)  # a new order each epoch, the same in each run
+        total = torch.zeros((), device=device)
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        if rank == 0:
+            print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}")
+            save(model, optimizer, epoch=epoch + 1)
+
+    if rank == 0:
+        torch.save(model.module.state_dict(), "model.pt")
+
+
+if __name__ == "__main__":
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    main()
+    dist.destroy_process_group()

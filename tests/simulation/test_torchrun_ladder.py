@@ -1,0 +1,239 @@
+"""The first programs of the torchrun guide: the losses of one device on any number of processes, resume, requeue.
+
+`pytest tests/simulation/test_torchrun_ladder.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import forked
+from support.comparing import Mask
+
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "torchrun"
+
+EXACT = 1e-5
+"""Largest relative difference of a loss in float32: the same numbers, added in another order."""
+
+MIXED = 0.05
+"""The same in 16 bits."""
+
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+@dataclass(frozen=True)
+class Training(forked.Outcome):
+    """What came of a program; its folder is where it ran."""
+
+    @property
+    def losses(self) -> list[float]:
+        """Losses that it printed, in their order."""
+        return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", self.text, re.MULTILINE)]
+
+
+Run = Callable[..., Training]
+
+
+@pytest.fixture(scope="module")
+def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run a program in a folder of its own, unless one is given, with some of its text replaced."""
+    with forked.forking(EXAMPLES) as process:
+
+        def start(
+            name: str,
+            processes: int,
+            *,
+            folder: Path | None = None,
+            edit: tuple[str, str] | None = None,
+            **environ: str,
+        ) -> Training:
+            folder = folder or tmp_path_factory.mktemp("run")
+            program = folder / name
+            text = (EXAMPLES / name).read_text(encoding="utf-8")
+            if edit:
+                assert text.count(edit[0]) == 1, edit
+                text = text.replace(*edit)
+            program.write_text(text, encoding="utf-8")
+            ranks = forked.Forked(process, folder).run(
+                [str(program)], nodes=1, processes=processes, before="", environ=environ
+            )
+            return Training(ranks, folder)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def one(run: Run) -> Training:
+    """Train on one device without any process group."""
+    return run("one_gpu.py", 1)
+
+
+# The same losses on any number of processes ---------------------------------------------------------------------------
+
+FULL = pytest.mark.full
+LAYOUTS = [
+    *(("ddp.py", processes) for processes in (1, 2, 4)),
+    *(pytest.param(name, 2) for name in ("resume.py", "requeue.py")),
+    *(pytest.param(name, processes, marks=FULL) for name in ("resume.py", "requeue.py") for processes in (1, 4)),
+]
+
+
+@pytest.mark.parametrize(("name", "processes"), LAYOUTS)
+def test_losses_are_those_of_one_device(name: str, processes: int, one: Training, run: Run) -> None:
+    """A rung prints the losses of the program for one device, and starts with the lines of its ranks."""
+    training = run(name, processes)
+    starts = [line for line in parse_rank_lines(training.text.splitlines()) if isinstance(line, RankStart)]
+
+    assert training.statuses == [0] * processes, training.text
+    assert len(one.losses) == 5
+    assert training.losses == pytest.approx(one.losses, rel=EXACT)
+    assert sorted(start.rank for start in starts) == [*range(processes)]
+    assert (training.folder / "model.pt").is_file()
+
+
+def test_comparison_sees_processes_that_share_no_gradients(one: Training, run: Run) -> None:
+    """Without DDP around the model the losses of two processes are others."""
+    wrong = run("ddp.py", 2, edit=("    model = DistributedDataParallel(model)\n", ""))
+
+    assert len(wrong.losses) == 5
+    assert wrong.losses != pytest.approx(one.losses, rel=100 * EXACT)
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(1, marks=FULL), pytest.param(4, marks=FULL)])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("float32", EXACT), ("bfloat16", MIXED), pytest.param("float16", MIXED, marks=FULL)]
+)
+def test_mixed_precision(precision: str, tolerance: float, processes: int, one: Training, run: Run) -> None:
+    """Pieces and recomputing leave the losses as they are in float32, and 16 bits change them little."""
+    edit = ("EPOCHS = 5\n", f"EPOCHS = 2\nimport torch as t; t.bfloat16 = t.{precision}\n")
+    training = run("mixed_precision.py", processes, edit=edit)
+
+    assert training.losses == pytest.approx(one.losses[:2], rel=tolerance)
+    assert (training.losses == pytest.approx(one.losses[:2], rel=EXACT)) is (precision == "float32")
+
+
+@pytest.mark.parametrize("processes", [3, *(pytest.param(number, marks=FULL) for number in (1, 2, 4))])
+def test_program_with_validation(processes: int, run: Run) -> None:
+    """Batch norm, warm-up, validation and early stopping give the losses of one device, even for an odd share."""
+    steps = ("STEPS = 300", "STEPS = 60")
+    alone = run("validate_one_gpu.py", 1, edit=steps)
+    training = run("validate_ddp.py", processes, edit=steps)
+    models = [torch.load(each.folder / "best.pt", weights_only=True) for each in (alone, training)]
+
+    assert len(alone.losses) == 3
+    assert training.losses == pytest.approx(alone.losses, rel=EXACT)
+    assert models[0].keys() == models[1].keys()
+    for name, value in models[0].items():
+        torch.testing.assert_close(models[1][name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_early_stop_is_one_decision(run: Run) -> None:
+    """Where no check is good enough, all processes stop once the patience is used up."""
+    training = run("validate_ddp.py", 2, edit=("if score < best:", "if score < 0:"))
+
+    assert training.statuses == [0, 0], training.text
+    assert len(training.losses) == 2
+
+
+def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
+    """Three processes take the nearest share of 64, say so in one line, and train as well."""
+    training = run("ddp.py", 3)
+
+    assert training.statuses == [0] * 3, training.text
+    assert training.text.count("each step: 3 processes x 21 images = 63") == 1
+    assert training.losses == pytest.approx(one.losses, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["ddp.py", "validate_ddp.py"])
+def test_gpus_that_torch_does_not_see(name: str, run: Run) -> None:
+    """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
+    text = run(
+        name, 2, edit=(" = 5\n", " = 1\n") if name == "ddp.py" else ("= 300", "= 20"), SLURM_GPUS_ON_NODE="2"
+    ).text
+
+    assert text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
+    assert text.index("warning: ") < text.index("loss ")
+
+
+# Resume and requeue ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["resume.py", "requeue.py"])
+def test_resume_after_a_crash(name: str, one: Training, run: Run) -> None:
+    """A training that dies in the third epoch continues before it, and has the losses of one without a break."""
+    died = run(
+        name, 2, edit=("            optimizer.step()", "            assert epoch < 2\n            optimizer.step()")
+    )
+    (died.folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")
+    resumed = run(name, 2, folder=died.folder)
+
+    assert set(died.statuses) == {1}
+    assert resumed.statuses == [0, 0], resumed.text
+    assert re.search(r"resumed (before|in) epoch 2", resumed.ranks[0]["stdout"])
+    assert died.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+
+
+SIGNAL = (
+    "            optimizer.step()\n",
+    "            optimizer.step()\n"
+    "            if (epoch, done, rank) == (1, {batch}, 1):\n"
+    "                os.kill(os.getpid(), signal.SIGUSR1)\n",
+)
+
+
+@pytest.mark.parametrize("batch", [6, 31])
+def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path: Path) -> None:
+    """A signal to one rank stops all after the same batch, once saved and requeued; the next start continues there."""
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@" >>requeued\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    environ = {"SLURM_JOB_ID": "17", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    stopped = run("requeue.py", 2, edit=(SIGNAL[0], SIGNAL[1].format(batch=batch)), **environ)
+    resumed = run("requeue.py", 4, folder=stopped.folder, **environ)
+
+    assert stopped.statuses == [0, 0], stopped.text
+    assert stopped.text.count(f"stopped in epoch 1 after batch {batch + 1}") == 1
+    assert (stopped.folder / "requeued").read_text() == "requeue 17\n"
+    assert f"resumed in epoch 1 after batch {batch + 1}" in resumed.text
+    assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+
+
+# As a reader runs them ------------------------------------------------------------------------------------------------
+
+MASKS = (
+    Mask(r"host=\S+", "host=<name>", "another machine"),
+    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+)
+
+PROGRAMS = (
+    "one_gpu.py",
+    "ddp.py",
+    "resume.py",
+    "requeue.py",
+    "mixed_precision.py",
+    "validate_one_gpu.py",
+    "validate_ddp.py",
+)
+RUN_BY_DEFAULT = ("one_gpu.py", "ddp.py")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in RUN_BY_DEFAULT else pytest.param(name, marks=FULL) for name in PROGRAMS]
+)
+def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command at the top of a program runs it and prints what was recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
+    program = EXAMPLES / name
+    result = reader.run(program, reader.commands(program)[0])
+
+    assert result.status == 0, result.text
+    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, MASKS)
