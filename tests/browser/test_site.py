@@ -30,6 +30,9 @@ MAIN_PAGES = [
 ]
 
 
+SEVERAL_NODES = ["guides/jax-multinode/several-nodes.html", "guides/torchrun/several-nodes.html"]
+"""Chapters with drawings and wide tables."""
+
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 """WCAG 2.2 up to level AA, without axe's own "best practices": the theme's landmarks have no names."""
 
@@ -219,7 +222,7 @@ def test_drawings_can_be_read(open_page, site):
     """On a screen of 360 pixels no text of a drawing is smaller than 11."""
     small = []
     page = open_page("index.html", width=360)
-    for name in each(page, ["index.html", "guides/jax-multinode/several-nodes.html", "guides/torchrun/several-nodes.html"], site):
+    for name in each(page, ["index.html", *SEVERAL_NODES], site):
         sizes = page.evaluate(
             """[...document.querySelectorAll('.drawing svg text')].map(text =>
                 parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"""
@@ -232,7 +235,7 @@ def test_drawings_can_be_read(open_page, site):
 
 @pytest.mark.parametrize(
     ("name", "width"),
-    [("index.html", 360), ("guides/jax-multinode/several-nodes.html", 1280), ("guides/torchrun/several-nodes.html", 1280)],
+    [("index.html", 360), *((name, 1280) for name in SEVERAL_NODES)],
 )
 def test_tables_show_all_columns(open_page, name, width):
     """Every table of the landing page fits a small screen, and those of the guides a large one."""
