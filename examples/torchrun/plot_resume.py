@@ -18,7 +18,7 @@ def train(folder, *arguments):
     """Train on three processes; return the fingerprint of their parameters at the end."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     program = ["full/train_distributed.py", "--batch-size=63", f"--checkpoint-dir={folder}", *arguments]
-    result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
+    result = simulate.run([*launcher, *program], nodes=1, timeout=300, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line or "Resuming" in line))
     ends = [line for line in parse_rank_lines(result.output.splitlines()) if isinstance(line, RankEnd)]

@@ -25,7 +25,9 @@ def torchrun(nodes, processes, *arguments):
         endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={processes}"]
     launcher += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
-    result = simulate.run([*launcher, *arguments], nodes=nodes, ntasks_per_node=1, env={"OMP_NUM_THREADS": "1"})
+    result = simulate.run(
+        [*launcher, *arguments], nodes=nodes, ntasks_per_node=1, timeout=300, env={"OMP_NUM_THREADS": "1"}
+    )
     assert result.returncode == 0, result.failure
     return result
 

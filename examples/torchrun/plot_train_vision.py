@@ -20,7 +20,7 @@ def losses(*arguments):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     with tempfile.TemporaryDirectory() as folder:
         program = ["full/train_vision.py", "--epochs=2", f"--checkpoint-dir={folder}", *arguments]
-        result = simulate.run([*launcher, *program], nodes=1, env={"OMP_NUM_THREADS": "1"})
+        result = simulate.run([*launcher, *program], nodes=1, timeout=300, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     print("\n".join(line for line in result.output.splitlines() if "Epoch" in line))
     return np.array([float(loss) for loss in re.findall(r"Avg Loss: (\S+),", result.output)])
