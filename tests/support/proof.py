@@ -35,6 +35,7 @@ MASKS = (
     Mask(r"(10\.77\.0\.\d+|node\d+):\d+", r"\1:<port>", "ports are derived from the job's number"),
     Mask(r"\bnode(\d+\b|\[[\d,-]+\])", "<nodes>", "Slurm takes whichever nodes are idle"),
     Mask(r"\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "<log> ", "time and thread of a log line of JAX"),
+    Mask(r"\[W\d{4} [\d:.]+ ", "[W<time> ", "time of a warning of PyTorch"),
     Mask(r"\bparams=[0-9a-f]+\b", "params=<hash>", "sums over a network round in the order of arrival"),
     Mask(r"(loss[ =]\d+\.\d{4})\d+", r"\1", "sums over a network round in the order of arrival"),
     Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),
@@ -138,7 +139,7 @@ class Proof:
             found += [
                 f"records {what} are of ranks {ranks}, and there should be one of each of {size}"
                 for what, ranks in (("start", starts), ("end", ends))
-                if ranks != list(range(size))
+                if ranks != list(range(size)) and (ranks or what == "start")  # the first programs say no end
             ]
         return found
 
@@ -193,7 +194,8 @@ class Proof:
             versions["python"] = platform.python_version()
         programs = re.findall(r"\b[\w.-]+\.py\b", script.read_text(encoding="utf-8"))
         folder = ROOT / "examples" / script.parent.name
-        texts = [(folder / name).read_text(encoding="utf-8") for name in programs if (folder / name).exists()]
+        found = [path for name in programs for path in (folder / name, folder / "full" / name) if path.exists()]
+        texts = [path.read_text(encoding="utf-8") for path in found]
         for name in ("jax", "torch", "lightning"):
             if any(re.search(rf"^(import|from) {name}\b", text, re.MULTILINE) for text in texts):
                 versions[name] = importlib.metadata.version(name)

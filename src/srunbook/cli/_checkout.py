@@ -39,7 +39,9 @@ def provision() -> Provision:
 
 
 def programs_of(script: Path) -> list[Path]:
-    """Return the programs that a published script needs: those in `examples/<guide>` for `slurm/<guide>/NAME.sbatch`.
+    """Return the programs that a published script needs: for `slurm/<guide>/NAME.sbatch` those in `examples/<guide>`.
+
+    Those in its folder `full` count as well. They are copied into one flat folder, so no two may have the same name.
 
     Returns:
         The programs, without the drivers of the gallery; empty for any other script.
@@ -48,4 +50,5 @@ def programs_of(script: Path) -> list[Path]:
     if guide.parent.name != "slurm":
         return []
     folder = guide.parent.parent / "examples" / guide.name
-    return sorted(path for path in folder.glob("*.py") if not path.name.startswith("plot_"))
+    found = [*folder.glob("*.py"), *folder.glob("full/*.py")]
+    return sorted(path for path in found if not path.name.startswith("plot_"))
