@@ -1,12 +1,13 @@
 #!/bin/bash
-# Submits ddp_2node_cpu.sbatch, which lies beside you, and says where the results will be.
+# Submits ddp_2node_cpu.sbatch from the current folder, and prints where the results will be:
+#     bash run_multinode.sh --nodes 4
 
 set -euo pipefail
 SCRIPT="ddp_2node_cpu.sbatch"
 
 usage() {
   cat <<END
-Usage: ./run_multinode.sh [options] [-- options of train_traffic.py]
+Usage: bash run_multinode.sh [options] [-- options of train_traffic.py]
 
 Submits $SCRIPT from the current folder.
 
@@ -19,7 +20,7 @@ Submits $SCRIPT from the current folder.
   --wait             wait for the end, write sacct_summary.txt, and end with the job's status
   --help             show this
 
-Example: ./run_multinode.sh --nodes 4 --epochs 20 --wait
+Example: bash run_multinode.sh --nodes 4 --epochs 20 --wait
 END
 }
 
@@ -41,7 +42,7 @@ while (($#)); do
   --wait) WAIT=yes && shift ;;
   --help | -h) usage && exit 0 ;;
   --) shift && MORE=("$@") && break ;;
-  *) refuse "unknown option '$1'; ./run_multinode.sh --help lists those there are" ;;
+  *) refuse "unknown option '$1'; bash run_multinode.sh --help lists them" ;;
   esac
 done
 
@@ -52,9 +53,6 @@ done
 for name in PARTITION ACCOUNT; do
   [[ "${!name}" =~ ^[A-Za-z0-9_.,-]*$ ]] || refuse "--${name,,} '${!name}': a name has letters, digits and _ . -"
 done
-if ((64 % NODES)) && [[ " ${MORE[*]} " != *" --batch-size"* ]]; then
-  refuse "$NODES nodes cannot share a batch of 64 equally; add: -- --batch-size $((NODES * ((64 + NODES - 1) / NODES)))"
-fi
 [[ -f "$SCRIPT" ]] || refuse "there is no $SCRIPT here: change into the folder that holds the files of the guide"
 
 OPTIONS=(--parsable "--nodes=$NODES")
@@ -76,7 +74,7 @@ echo "job:     $JOB"
 echo "results: $RESULTS"
 echo "log:     ddp_cpu_$JOB.out, and as a link results/ddp_cpu_$JOB.out once the job runs"
 if [[ -z "$WAIT" ]]; then
-  echo "next:    ./verify_multinode.sh $JOB"
+  echo "next:    bash verify_multinode.sh $JOB"
   exit 0
 fi
 
@@ -102,7 +100,7 @@ sacct --parsable2 --jobs="$JOB" --format=JobID,JobIDRaw,State,ExitCode,NNodes,NT
   >"$RESULTS/.sacct_summary.txt"
 mv "$RESULTS/.sacct_summary.txt" "$RESULTS/sacct_summary.txt" # whole or not at all
 echo "state:   $STATE, exit code $STATUS"
-echo "next:    ./verify_multinode.sh $JOB"
+echo "next:    bash verify_multinode.sh $JOB"
 CODE="${STATUS%%:*}" SIGNAL="${STATUS##*:}"
 if ((SIGNAL)); then exit $((128 + SIGNAL)); fi
 if ((CODE == 0)) && [[ "$STATE" != COMPLETED ]]; then exit 1; fi # such as CANCELLED 0:0

@@ -77,7 +77,8 @@ def make_loaders(speeds: Speeds, settings: argparse.Namespace) -> tuple[DataLoad
     """Batches to train and to validate with.
 
     To train: rank r takes windows r, r + N, r + 2N, ... of one shuffled list, so that
-    all ranks together have at each step the batch that one process would have.
+    all ranks together have at each step the batch that one process would have. Where
+    it does not divide, each takes the nearest share.
     """
     world, batch = dist.get_world_size(), settings.batch_size
     cut = int(SHARE * len(speeds.mph))
@@ -87,13 +88,14 @@ def make_loaders(speeds: Speeds, settings: argparse.Namespace) -> tuple[DataLoad
     with one_voice():
         if min(len(train) // world, len(validation)) < 1:
             raise ValueError(f"{len(mph)} times are too few for {world} ranks and windows of {2 * STEPS}: give more")
-        if batch % world or batch > len(train):
-            raise ValueError(
-                f"--batch-size {batch} is shared by {world} ranks, of {len(train)} windows: "
-                f"give a multiple of {world}, such as {world * max(1, min(64, len(train)) // world)}"
-            )
+        if batch > len(train):
+            raise ValueError(f"--batch-size {batch} is shared by {world} ranks, of {len(train)} windows: give fewer")
+    share = max(1, round(batch / world))
+    if batch % world and dist.get_rank() == 0:
+        taken = f"each rank takes {share} windows, {share * world} together"
+        say(f"--batch-size {batch} does not divide by {world}: {taken}")
     sampler = DistributedSampler(train, seed=SEED, drop_last=True)
-    batches = BatchSampler(sampler, batch // world, drop_last=True)
+    batches = BatchSampler(sampler, share, drop_last=True)
     return (
         DataLoader(train, sampler=batches, batch_size=None),  # None: a batch comes in one piece
         DataLoader(validation, sampler=Share(len(validation), 256), batch_size=None),

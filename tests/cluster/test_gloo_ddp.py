@@ -28,7 +28,7 @@ PROGRAMS = [path for path in EXAMPLES.glob("*.py") if not path.name.startswith("
 SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
 HELPERS = [ROOT / "scripts" / name for name in ("run_multinode.sh", "verify_multinode.sh")]
 FAILURES = ROOT / "examples" / "failures"
-PAGE = ROOT / "docs" / "guides" / "gloo-ddp.md"
+PAGE = ROOT / "docs" / "guides" / "gloo-ddp" / "full.md"
 
 MASKS = (
     Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
@@ -49,7 +49,7 @@ def folder(slurm: State) -> str:
     """Make a folder of a user with the files of the guide in it."""
     path = stage(slurm, SCRIPT, extra=HELPERS)
     for helper in HELPERS:
-        (slurm.folder / path.lstrip("/") / helper.name).chmod(0o755)
+        (slurm.folder / path.lstrip("/") / helper.name).chmod(0o644)  # as a browser saves it
     return path
 
 
@@ -66,15 +66,15 @@ def console(slurm: State, folder: str, command: str, timeout: float = 240) -> tu
 def test_run_then_verify(slurm: State, folder: str, nodes: int) -> None:
     """The first helper runs a job on 2 and on 4 nodes and waits for it; the second proves that all is well."""
     options = "-- --days=7 --max-steps=20"
-    status, said = console(slurm, folder, f"./run_multinode.sh --nodes {nodes} --epochs 3 --wait {options}")
+    status, said = console(slurm, folder, f"bash run_multinode.sh --nodes {nodes} --epochs 3 --wait {options}")
     job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
     here = slurm.folder / folder.lstrip("/")
     results = here / "results" / f"ddp_cpu_{job}"
-    by_number = console(slurm, folder, f"./verify_multinode.sh {job}")
-    by_folder = console(slurm, folder, f"./verify_multinode.sh results/ddp_cpu_{job}")
+    by_number = console(slurm, folder, f"bash verify_multinode.sh {job}")
+    by_folder = console(slurm, folder, f"bash verify_multinode.sh results/ddp_cpu_{job}")
 
     assert status == 0, said
-    assert f"next:    ./verify_multinode.sh {job}" in said
+    assert f"next:    bash verify_multinode.sh {job}" in said
     summary = (results / "sacct_summary.txt").read_text().splitlines()
     assert summary[0] == "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
     assert summary[1].startswith(f"{job}|{job}|COMPLETED|0:0|{nodes}|")
@@ -93,8 +93,8 @@ def test_run_then_verify(slurm: State, folder: str, nodes: int) -> None:
 
 def test_page_alone_leads_there(slurm: State, folder: str) -> None:
     """Whoever types what the page says, with the number of the job in place of 17, runs and verifies a job."""
-    text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-submit)=")[1]
-    commands = re.findall(r"^```console\n\$ (\./(?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
+    text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-helper)=")[1]
+    commands = re.findall(r"^```console\n\$ (bash (?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
     run = next(command for command in commands if "--wait" in command)
     verify = next(command for command in commands if re.search(r"verify_multinode\.sh 17$", command))
     status, said = console(slurm, folder, run)
@@ -107,8 +107,8 @@ def test_page_alone_leads_there(slurm: State, folder: str) -> None:
 
 def test_slurm_itself_refuses(slurm: State, folder: str) -> None:
     """The message of Slurm about an unknown partition or account is passed on, and no results are begun."""
-    partition = console(slurm, folder, "./run_multinode.sh --partition gpu-node")
-    account = console(slurm, folder, "./run_multinode.sh --account nobody")
+    partition = console(slurm, folder, "bash run_multinode.sh --partition gpu-node")
+    account = console(slurm, folder, "bash run_multinode.sh --account nobody")
 
     assert partition[0] == account[0] == 1
     assert "invalid partition specified: gpu-node" in partition[1]
@@ -118,7 +118,7 @@ def test_slurm_itself_refuses(slurm: State, folder: str) -> None:
 
 def test_status_of_the_job_is_that_of_the_helper(slurm: State, folder: str) -> None:
     """A training that fails ends the helper with the job's status, after accounting was written whole."""
-    status, said = console(slurm, folder, "./run_multinode.sh --wait -- --learning-rate=-1")
+    status, said = console(slurm, folder, "bash run_multinode.sh --wait -- --learning-rate=-1")
     job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
     summary = (slurm.folder / folder.lstrip("/") / "results" / f"ddp_cpu_{job}" / "sacct_summary.txt").read_text()
     errors = (slurm.folder / folder.lstrip("/") / f"ddp_cpu_{job}.err").read_text()

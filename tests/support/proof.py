@@ -35,6 +35,7 @@ MASKS = (
     Mask(r"(10\.77\.0\.\d+|node\d+):\d+", r"\1:<port>", "ports are derived from the job's number"),
     Mask(r"\bnode(\d+\b|\[[\d,-]+\])", "<nodes>", "Slurm takes whichever nodes are idle"),
     Mask(r"\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "<log> ", "time and thread of a log line of JAX"),
+    Mask(r"\[W\d{4} [\d:.]+ ", "[W<time> ", "time of a warning of PyTorch"),
     Mask(r"\bparams=[0-9a-f]+\b", "params=<hash>", "sums over a network round in the order of arrival"),
     Mask(r"(loss[ =]\d+\.\d{4})\d+", r"\1", "sums over a network round in the order of arrival"),
     Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),

@@ -88,7 +88,7 @@ TORCHRUN = Guide(
 )
 GLOO = Guide(
     "gloo-ddp",
-    "gloo-ddp*",
+    "gloo-ddp/*",
     "gloo-ddp",
     (),
     (
@@ -282,8 +282,8 @@ def test_columns_of_metrics_are_explained() -> None:
     """Each column of the gloo guide's metrics.csv has its row on the page, and is one that the verifier knows."""
     code = (ROOT / "examples" / "gloo_ddp" / "result_files.py").read_text(encoding="utf-8")
     columns = re.findall(r'"(\w+)"', code.split("METRICS = (")[1].split(")")[0])
-    page = (GUIDES / "gloo-ddp.md").read_text(encoding="utf-8")
-    section = page.split("(gloo-ddp-metrics)=")[1].split("(gloo-ddp-resume)=")[0]
+    page = (GUIDES / "gloo-ddp" / "full.md").read_text(encoding="utf-8")
+    section = page.split("(gloo-ddp-metrics)=")[1].split("(gloo-ddp-verify)=")[0]
 
     assert len(columns) == 11
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == columns

@@ -1,0 +1,56 @@
+"""
+One process, two, four: the same losses
+=======================================
+
+A conversion is right when many processes learn what one process learns.
+Here the program for one process and the one for many train with the same batch of 64 windows a step.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from srunbook import simulate
+
+
+def losses(name, tasks):
+    """Train in a folder of its own; return the loss of each epoch."""
+    command = [sys.executable, str(Path(name).resolve())]
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        if tasks:
+            os.chdir(folder)
+            result = simulate.run(command, ntasks_per_node=tasks, timeout=120)
+            os.chdir(here)
+            assert result.returncode == 0, result.failure
+            printed = result.output
+        else:
+            printed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    return np.array([float(loss) for loss in re.findall(r"loss ([\d.]+)", printed)])
+
+
+RUNS = {"one_process.py": losses("one_process.py", 0)}
+RUNS |= {f"ddp_cpu.py, {tasks} processes": losses("ddp_cpu.py", tasks) for tasks in (1, 2, 4)}
+
+# %%
+# The four curves lie on one another, so each is drawn thinner than the one below it:
+
+figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+for width, (name, values) in zip((10, 7, 4, 1.5), RUNS.items(), strict=True):
+    axes.plot(values, linewidth=width, label=name, solid_capstyle="round")
+axes.set(xlabel="epoch", ylabel="loss", yscale="log", xticks=range(5))
+axes.legend()
+
+# %%
+# And in numbers, how far each is from one process, relative to the loss:
+
+for name, values in RUNS.items():
+    difference = np.max(np.abs(values / RUNS["one_process.py"] - 1))
+    print(f"{name:24} {difference:.0e}")
+    assert difference < 1e-4

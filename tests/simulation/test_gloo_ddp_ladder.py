@@ -1,0 +1,205 @@
+"""The first programs of the gloo guide: the losses of one process on any number of them, and where a step's time goes.
+
+`pytest tests/simulation/test_gloo_ddp_ladder.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import forked
+from support.comparing import Mask
+
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "gloo_ddp"
+SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_cpu.sbatch"
+
+EXACT = 1e-5
+"""Largest relative difference of a loss in float32: the same numbers, added in another order."""
+
+AS_TASK = (
+    "import os; e = os.environ\n"
+    "e.update(SLURM_STEP_ID='0', SLURM_PROCID=e['RANK'], SLURM_LOCALID=e['LOCAL_RANK'], SLURM_NTASKS=e['WORLD_SIZE'])\n"
+    "del e['RANK'], e['LOCAL_RANK'], e['WORLD_SIZE']\n"
+)
+"""Turns a forked rank into a task of srun, which knows only Slurm's variables."""
+
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+@dataclass(frozen=True)
+class Training(forked.Outcome):
+    """What came of a program; its folder is where it ran."""
+
+    @property
+    def losses(self) -> list[float]:
+        """Losses that it printed, in their order."""
+        return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", self.text, re.MULTILINE)]
+
+
+Run = Callable[..., Training]
+
+
+@pytest.fixture(scope="module")
+def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run a program as tasks of srun in a folder of its own, with some of its text replaced."""
+    with forked.forking(EXAMPLES) as process:
+
+        def start(
+            name: str, processes: int, *, edit: tuple[str, str] | None = None, folder: Path | None = None
+        ) -> Training:
+            folder = folder or tmp_path_factory.mktemp("run")
+            text = (EXAMPLES / name).read_text(encoding="utf-8")
+            if edit:
+                assert text.count(edit[0]) == 1, edit
+                text = text.replace(*edit)
+            (folder / name).write_text(text, encoding="utf-8")
+            argv = [str(folder / name)]
+            ranks = forked.Forked(process, folder).run(argv, nodes=processes, processes=1, before=AS_TASK, environ={})
+            return Training(ranks, folder)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def one(run: Run) -> Training:
+    """Train in one process without any process group."""
+    return run("one_process.py", 1)
+
+
+# The same losses on any number of processes ---------------------------------------------------------------------------
+
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [
+        *(("ddp_cpu.py", processes) for processes in (1, 2, 4)),
+        ("timed.py", 2),
+        *(pytest.param("timed.py", processes, marks=FULL) for processes in (1, 4)),
+    ],
+)
+def test_losses_are_those_of_one_process(name: str, processes: int, one: Training, run: Run) -> None:
+    """A rung prints the losses of the program for one process, and starts with the lines of its ranks."""
+    training = run(name, processes)
+    starts = [line for line in parse_rank_lines(training.text.splitlines()) if isinstance(line, RankStart)]
+
+    assert training.statuses == [0] * processes, training.text
+    assert len(one.losses) == 5
+    assert one.losses[-1] < one.losses[0] / 2
+    assert training.losses == pytest.approx(one.losses, rel=EXACT)
+    assert [(start.rank, start.host, start.device) for start in starts] == [
+        (rank, f"node{rank}", "cpu") for rank in range(processes)
+    ]
+    assert (training.folder / "model.pt").is_file()
+
+
+def test_comparison_sees_processes_that_share_no_gradients(one: Training, run: Run) -> None:
+    """Without the average of the gradients the losses of two processes are others."""
+    wrong = run("ddp_cpu.py", 2, edit=("    model = DistributedDataParallel(model)\n", ""))
+
+    assert len(wrong.losses) == 5
+    assert wrong.losses != pytest.approx(one.losses, rel=100 * EXACT)
+
+
+def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
+    """Three processes take the nearest share of 64, say so in one line, and train as well."""
+    training = run("ddp_cpu.py", 3)
+
+    assert training.statuses == [0, 0, 0], training.text
+    assert training.text.count("each step: 3 processes x 21 windows = 63") == 1
+    assert training.losses[-1] == pytest.approx(one.losses[-1], rel=0.1)
+
+
+# The times of a step --------------------------------------------------------------------------------------------------
+
+
+def test_times_name_the_slow_rank(run: Run) -> None:
+    """The table has a row for each epoch and rank; the rank that computes longer waits less, and the other more."""
+    slow = ("            optimizer.zero_grad()\n", "            import time; time.sleep(0.01 * rank)\n" * 2)
+    training = run("timed.py", 2, edit=(slow[0], slow[0] + slow[1]))
+    rows = training.table("metrics.csv")
+    last = {int(row["rank"]): row for row in rows[-2:]}
+
+    assert list(rows[0]) == ["epoch", "rank", "loss", "data_ms", "compute_ms", "wait_ms"]
+    assert [(row["epoch"], row["rank"]) for row in rows] == [(str(e), str(r)) for e in range(5) for r in range(2)]
+    assert [float(rows[2 * epoch]["loss"]) for epoch in range(5)] == training.losses
+    assert float(last[1]["compute_ms"]) > float(last[0]["compute_ms"])
+    assert float(last[1]["wait_ms"]) < float(last[0]["wait_ms"])
+    assert f"rank 1: data {last[1]['data_ms']} ms, computing {last[1]['compute_ms']} ms" in training.text
+
+
+def test_table_is_whole_or_as_it_was(run: Run, tmp_path: Path) -> None:
+    """Where the table cannot be written to its end, the one of before stays, and the job fails."""
+    (tmp_path / "metrics.csv").write_text("of before\n")
+    broken = run(
+        "timed.py", 1, edit=("writerows(rows)", "writerow(rows[0]); raise OSError('disk full')"), folder=tmp_path
+    )
+
+    assert broken.statuses == [1]
+    assert "disk full" in broken.text
+    assert (tmp_path / "metrics.csv").read_text() == "of before\n"
+
+
+# Starting ------------------------------------------------------------------------------------------------------------
+
+
+def test_python_without_srun_is_refused(tmp_path: Path) -> None:
+    """In the shell of a job with two tasks, python alone would wait for a rank that nobody starts."""
+    environ = {**os.environ, "SLURM_JOB_ID": "17", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}
+    environ.pop("SLURM_STEP_ID", None)
+    command = [sys.executable, EXAMPLES / "ddp_cpu.py"]
+    result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    assert result.returncode == 1
+    assert result.stderr == "error: start this program with srun, which gives each process its rank\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
+    """Without arguments it starts ddp_cpu.py, else the named rung; first node, port and threads reach the tasks."""
+    home = tmp_path / "home" / "torch-env" / "bin"
+    home.mkdir(parents=True)
+    (home / "activate").write_text(f'PATH="{tmp_path}:$PATH"\n')
+    say = 'echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS" "$@"'
+    for name, text in (("srun", say), ("scontrol", "printf 'node3\\nnode4\\n'")):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(stat.S_IRWXU)
+    environ = {**os.environ, "HOME": str(tmp_path / "home"), "SLURM_JOB_ID": "7018", "SLURM_CPUS_PER_TASK": "8"}
+    environ["SLURM_JOB_NODELIST"] = "node[3-4]"
+    said = [
+        subprocess.run(["bash", SCRIPT, *more], env=environ, capture_output=True, text=True, check=True).stdout
+        for more in ((), ("timed.py",))
+    ]
+
+    options = "--label --kill-on-bad-exit=1 --cpus-per-task=8"
+    assert said == [f"node3 25018 8 {options} python {name}\n" for name in ("ddp_cpu.py", "timed.py")]
+
+
+MASKS = (
+    Mask(r"(loss \d+\.\d{4})\d+", r"\1", "processors round in different ways"),
+    Mask(r"host=\S+", "host=<host>", "a plain process says the name of its machine"),
+    Mask(r"\b\d+\.\d+ ms\b", "<n> ms", "machines are not equally fast"),
+)
+
+
+@pytest.mark.parametrize("name", ["one_process.py", "ddp_cpu.py", "timed.py"])
+def test_last_command_of_the_docstring_prints_the_recording(name: str, reader: Any) -> None:
+    """The last command at the top of each rung that needs no Slurm runs, and prints what the page shows."""
+    program = EXAMPLES / name
+    run = reader.run(program, reader.commands(program)[-1])
+
+    assert run.status == 0, run.text
+    reader.compare(program, run, lambda line: True, MASKS)
