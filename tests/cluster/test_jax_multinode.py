@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.published import stage
 
 from srunbook import cluster
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "slurm" / "jax_multinode" / "requeue.sbatch"
 
 
+@pytest.mark.full  # Slurm waits a minute before it starts a requeued job; tests/simulation has the short form
 def test_signal_requeues_once_and_training_resumes(slurm: State, as_user: Callable[..., str], until: Any) -> None:
     """SIGUSR1 ends the first start after a checkpoint; the second resumes from it, and the job completes."""
     inside = stage(slurm, SCRIPT)
