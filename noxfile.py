@@ -142,7 +142,9 @@ def lint(session: nox.Session) -> None:
     for schema, path in SCHEMAS.items():
         python(session, "-m", "check_jsonschema", "--builtin-schema", schema, path)
     scripts = [str(path) for pattern in SCRIPTS for path in sorted(ROOT.glob(pattern))]
-    session.run(str(ENV / "bin" / "shellcheck"), "--shell=bash", "--exclude=SC1091", *scripts)  # 1091: a file of the site
+    session.run(
+        str(ENV / "bin" / "shellcheck"), "--shell=bash", "--exclude=SC1091", *scripts
+    )  # 1091: a file of the site
     for script in scripts:
         session.run("bash", "-n", script)
 

@@ -44,8 +44,8 @@ def drivers(root: Path) -> list[Path]:
 def uses(driver: Path) -> list[Path]:
     """Return the files that an example uses: those whose name, or path from `examples/`, its text contains.
 
-    A bare name counts for the files of its own folder. A file it uses may itself name others; they count as well. So do
-    the measurements whose name it contains.
+    A bare name counts for the files of its own folder, `full/train.py` for those of a folder below it. A file it uses
+    may itself name others; they count as well. So do the measurements whose name it contains.
     """
     examples = driver.parent.parent
     results = examples.parent / "bench" / "results"
@@ -61,8 +61,9 @@ def uses(driver: Path) -> list[Path]:
                 continue
             if path.stem not in text:  # most are not, and a pattern takes longer to find that out
                 continue
-            near = path.parent in (at.parent, results)
-            named = re.search(rf"(?<![\w/.-]){re.escape(name)}\b", text) if near else None
+            below = path.relative_to(at.parent).as_posix() if path.is_relative_to(at.parent) else name
+            near = below != name or path.parent in (at.parent, results)
+            named = re.search(rf"(?<![\w/.-]){re.escape(below)}\b", text) if near else None
             imported = path.parent == at.parent and re.search(
                 rf"^\s*(?:from|import) {re.escape(path.stem)}\b", text, re.M
             )
