@@ -45,7 +45,8 @@ def boot_link(link: str, nodes: int, quota: float, slurm: str) -> State:
 def measure(state: State, nodes: int, *options: str) -> list[dict[str, Any]]:
     """Run one job; return what each rank measured."""
     port = 25000 + int.from_bytes(os.urandom(2), "big") % 7000
-    environ = [f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1,PYTHONPATH=/opt/srunbook/examples/gloo_ddp"]
+    programs = "/opt/srunbook/examples/gloo_ddp/full"
+    environ = [f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1,PYTHONPATH={programs}"]
     step = ["srun", f"--nodes={nodes}", "-w", ",".join(f"node{n}" for n in range(1, nodes + 1)), "--ntasks-per-node=1"]
     program = ["/home/alice/torch-env/bin/python", "/opt/srunbook/bench/ranks/gloo_step.py", *options]
     command = [*step, "--kill-on-bad-exit=1", f"--export=ALL,{environ[0]}", *program]

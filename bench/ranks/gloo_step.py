@@ -1,7 +1,7 @@
 """One rank of bench/gloo_scaling.py: times steps of DDP and prints its samples as one line of JSON.
 
-Started by srun on a cluster whose nodes have equal shares of a CPU and links of equal rate, with examples/gloo_ddp in
-PYTHONPATH.
+Started by srun on a cluster whose nodes have equal shares of a CPU and links of equal rate, with
+examples/gloo_ddp/full in PYTHONPATH.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ import matplotlib.pyplot as plt
 from srunbook import simulate
 
 folder = tempfile.TemporaryDirectory()
-program = ["train_traffic.py", "--epochs=1", "--max-steps=24", "--days=7", "--hidden=256", "--profile"]
+program = ["full/train_traffic.py", "--epochs=1", "--max-steps=24", "--days=7", "--hidden=256", "--profile"]
 options = [f"--results={folder.name}/results", f"--data-dir={folder.name}"]
 result = simulate.run([sys.executable, *program, *options], nodes=2, timeout=120)
 assert result.returncode == 0, result.failure
 
-summary = [sys.executable, "profile_summary.py", f"{folder.name}/results"]
+summary = [sys.executable, "full/profile_summary.py", f"{folder.name}/results"]
 printed = subprocess.run(summary, capture_output=True, text=True, check=True).stdout
 print(printed)
 

@@ -15,14 +15,16 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from traffic_data import SLOTS, cached_speeds
-from train_traffic import STEPS, TrafficNet, usual_speeds
 
 from srunbook import simulate
 
+sys.path.insert(0, "full")
+from traffic_data import SLOTS, cached_speeds
+from train_traffic import STEPS, TrafficNet, usual_speeds
+
 with tempfile.TemporaryDirectory() as folder:
     options = ["--max-steps=40", f"--results={folder}/results", f"--data-dir={folder}"]
-    result = simulate.run([sys.executable, "train_traffic.py", *options], nodes=2, timeout=120)
+    result = simulate.run([sys.executable, "full/train_traffic.py", *options], nodes=2, timeout=120)
     assert result.returncode == 0, result.failure
     print(result.output)
     with Path(folder, "results", "metrics.csv").open() as file:

@@ -20,12 +20,12 @@ from support.comparing import Mask, compare
 from support.published import stage
 
 from srunbook import cluster
+from srunbook.cli._checkout import programs_of
 from srunbook.cluster import FinishedJob, State, faults
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "gloo_ddp"
-PROGRAMS = [path for path in EXAMPLES.glob("*.py") if not path.name.startswith("plot_")]
 SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
+PROGRAMS = programs_of(SCRIPT)
 HELPERS = [ROOT / "scripts" / name for name in ("run_multinode.sh", "verify_multinode.sh")]
 FAILURES = ROOT / "examples" / "failures"
 PAGE = ROOT / "docs" / "guides" / "gloo-ddp" / "full.md"

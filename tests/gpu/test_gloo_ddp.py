@@ -21,7 +21,7 @@ from srunbook.ranklog import RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "examples" / "gloo_ddp" / "train_traffic.py"
+PROGRAM = ROOT / "examples" / "gloo_ddp" / "full" / "train_traffic.py"
 RESULT = ROOT / "build" / "gpu" / "gloo_gpu.json"
 REPEATS = 3
 

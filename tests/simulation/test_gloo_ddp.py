@@ -20,7 +20,7 @@ from support.comparing import Mask
 from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "gloo_ddp"
+EXAMPLES = ROOT / "examples" / "gloo_ddp" / "full"
 MODULES = [EXAMPLES / name for name in ("traffic_data.py", "task_ranks.py", "result_files.py")]
 
 SMALL = ("--days=7", "--epochs=2", "--max-steps=25")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "gloo_ddp"
+EXAMPLES = ROOT / "examples" / "gloo_ddp" / "full"
 HELPER = ROOT / "scripts" / "run_multinode.sh"
 SCRIPTS = sorted((ROOT / "slurm" / "gloo_ddp").glob("*.sbatch"))
 

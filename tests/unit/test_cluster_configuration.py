@@ -167,12 +167,15 @@ def test_a_record_of_another_version_is_read(tmp_path, monkeypatch):
 
 def test_the_programs_of_a_guide_lie_in_its_examples(tmp_path):
     """The command gives `slurm/<guide>/x.sbatch` the programs of `examples/<guide>`, and other scripts nothing."""
-    for name in ("train.py", "plot_train.py", "notes.md"):
+    for name in ("train.py", "plot_train.py", "notes.md", "full/whole.py"):
         path = tmp_path / "examples" / "guide" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    assert programs_of(tmp_path / "slurm" / "guide" / "x.sbatch") == [tmp_path / "examples" / "guide" / "train.py"]
+    programs = programs_of(tmp_path / "slurm" / "guide" / "x.sbatch")
+    assert [path.relative_to(tmp_path).as_posix() for path in programs] == [
+        *("examples/guide/full/whole.py", "examples/guide/train.py")
+    ]
     assert programs_of(tmp_path / "slurm" / "other" / "x.sbatch") == []
     assert programs_of(tmp_path / "x.sbatch") == []
 

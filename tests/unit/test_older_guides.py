@@ -280,7 +280,7 @@ def test_missing_name_and_missing_target_are_seen(tmp_path: Path, monkeypatch: p
 
 def test_columns_of_metrics_are_explained() -> None:
     """Each column of the gloo guide's metrics.csv has its row on the page, and is one that the verifier knows."""
-    code = (ROOT / "examples" / "gloo_ddp" / "result_files.py").read_text(encoding="utf-8")
+    code = (ROOT / "examples" / "gloo_ddp" / "full" / "result_files.py").read_text(encoding="utf-8")
     columns = re.findall(r'"(\w+)"', code.split("METRICS = (")[1].split(")")[0])
     page = (GUIDES / "gloo-ddp" / "full.md").read_text(encoding="utf-8")
     section = page.split("(gloo-ddp-metrics)=")[1].split("(gloo-ddp-verify)=")[0]
