@@ -76,6 +76,12 @@ LADDERS = (
         ),
     ),
     Ladder(
+        "gloo_ddp",
+        "ddp_cpu.sbatch",
+        frozenset({"torch", "numpy", "matplotlib"}),
+        (Rung("one_process.py", "", 45), Rung("ddp_cpu.py", "one_process.py", 60), Rung("timed.py", "ddp_cpu.py", 90)),
+    ),
+    Ladder(
         "jax_multinode",
         "data_parallel.sbatch",
         frozenset({"jax", "numpy", "matplotlib", "orbax"}),
