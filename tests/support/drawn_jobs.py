@@ -138,7 +138,7 @@ class Maker:
         if self.helpers:
             parts = [("+0", self.nodes[: self.helpers]), ("+1", self.nodes[self.helpers :])]
         begun = self.chance.choice(["batch", "batch", "batch", "interactive", ""])
-        extern, copy, listing = self.often(), self.often(0.3), self.often(0.2)
+        extern, copy, self.listing = self.often(), self.often(0.3), self.often(0.2)
         rows: list[Row] = []
         for place, (part, nodes) in enumerate(parts):
             program, on, tasks = "python", nodes, len(nodes) * self.local // self.each
@@ -148,7 +148,7 @@ class Maker:
                 program, on, tasks = "feeder", nodes[:1], 1
             ranks = (program, on, tasks)
             steps = [*([("cp", nodes[:1], 1)] if copy else []), ranks, *([ranks] if "two" in self.shape else [])]
-            after = [("ls", nodes, 2 * len(nodes) * self.local)] if listing else []
+            after = [("ls", nodes, 2 * len(nodes) * self.local)] if self.listing else []
             numbered = [(str(number), *step) for number, step in enumerate([*steps, *after])]
             first = [("", "train", nodes, None), *([(begun, begun, nodes[:1], 1)] if begun and not place else [])]
             outside = [("extern", "extern", nodes, len(nodes))] if extern else []
@@ -282,6 +282,10 @@ class Maker:
             return {NOT_PROVEN}
         if not self.appended and self.resumed and job.columns:
             return {PASSED, NOT_PROVEN}  # the lines of earlier epochs went with the earlier log
+        if self.listing:
+            return {PASSED, NOT_PROVEN}  # its tasks are more than the ranks, and printed nothing
+        if self.hosts[0].split(".")[0] not in self.nodes:
+            return {PASSED, NOT_PROVEN}  # names that share nothing with those of Slurm may be of any nodes
         return {PASSED}
 
 

@@ -241,7 +241,7 @@ def test_memory_does_not_grow_with_a_file(tmp_path, kind, size, most):
 def test_more_lines_than_are_kept(monkeypatch):
     """More rank lines, or lines of epochs, than are kept are said to be too many, and not silently left out."""
     monkeypatch.setattr(_logs, "MOST_RANK_LINES", 10)
-    monkeypatch.setattr(_logs, "MOST_EPOCHS", 5 * _logs.ENTRY)
+    monkeypatch.setattr(_logs, "MOST_EPOCHS", 4 * _logs.ENTRY)
     log = verify.parse_log("slurm-17.out", None, [start(0, 1)] * 11)
     epochs = verify.parse_log("slurm-17.out", None, [epoch_line(number % 10) for number in range(1, 10)])
 

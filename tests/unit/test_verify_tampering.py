@@ -129,12 +129,20 @@ def plain(number):
     return draw(random.Random(number), "plain", tidy=True)
 
 
+class Clearing(verify.Report):
+    """A report that clears the screen, which one by itself does not do."""
+
+    def text(self):
+        """Return its text."""
+        return "\x1b[2J"
+
+
 @pytest.mark.parametrize(
     ("does", "name"),
     [
         (lambda *_, **__: threading.Event().wait(), "hung"),
         (lambda *_, **__: {}["x"], "traceback"),
-        (lambda *_, **__: verify.Report("\x1b[2J17", None, ()), "unprintable"),
+        (lambda *_, **__: Clearing("17", None, ()), "unprintable"),
     ],
 )
 def test_a_verifier_that_breaks_is_seen(does, name, tmp_path, monkeypatch):

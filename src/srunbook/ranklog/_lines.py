@@ -23,8 +23,13 @@ FIELD = re.compile(r"[ \t]+([A-Za-z_][\w.-]*)=([^\s\[\](){}<>\"'|\\\x00-\x1f\x7f
 FIRST = re.compile(rf"(?<![A-Za-z_]){MARK.pattern}")
 """The same for the first of a line, which is no part of another word, as in `shrank 3/8 start`."""
 
-COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""A sequence by which a terminal changes colour or clears a line."""
+SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""A sequence by which a terminal changes colour, clears a line or moves its cursor."""
+
+HARMLESS = re.compile(r"\x1b\[(?:[0-9;:]*m|0?K)")
+"""One that changes colour, or clears what follows; any other may hide or overwrite what a line says."""
+
+CONTROL = re.compile(r"[ \t]*[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 GREETING = "Expected number of connected"
 """A piece of gloo's greeting that begins with a letter; all others end a value by themselves."""
@@ -100,8 +105,8 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
         The rank lines, in the order of the output.
 
     Raises:
-        RankLineError: A rank lies outside its world or is no whole number, a field comes twice, or a known field has an
-            impossible value.
+        RankLineError: A rank lies outside its world or is no whole number, a field comes twice, a known field has an
+            impossible value, or a control character other than a colour follows a value.
 
     >>> parse_rank_lines(["[0] rank 0/2 end steps=440 note=fine", "rank 1 has ended"])
     [RankEnd(rank=0, world_size=2, steps=440, loss=None, params=None)]
@@ -115,7 +120,7 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
 
 def _split(line: str) -> Iterator[tuple[re.Match[str], str]]:
     """Yield the beginning of each rank line in one line of output, and the text up to the next one."""
-    line = COLOUR.sub("", line)
+    line = SEQUENCE.sub(lambda found: "" if HARMLESS.fullmatch(found[0]) else "\x1b", line)
     first = FIRST.search(line)
     marks = list(MARK.finditer(line, first.start())) if first else []
     for mark, following in zip_longest(marks, marks[1:]):
@@ -142,6 +147,8 @@ def _parse(mark: re.Match[str], text: str) -> RankStart | RankEnd:
             values[name] = None if value in ("", "None") else parsers[name](value)
         except ValueError as error:
             raise RankLineError(f"{mark[0]}: {name}={value[:60]}: {error}") from None
+    if CONTROL.match(text, place):
+        raise RankLineError(f"{mark[0]}: a control character follows, which may overwrite what the line shows")
     return kind(rank, world_size, **values)
 
 

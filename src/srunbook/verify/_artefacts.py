@@ -65,7 +65,7 @@ class Artefacts:
 
 def _numbers(job: str, accounting: Accounting) -> list[str]:
     """Return the numbers by which a job is known: by its folders, its logs and the variables of its tasks."""
-    numbers = [job]
+    numbers = [job, leading_number(job)] if "+" in job else [job]
     for part, rows in accounting.parts.items():
         numbers += [part, rows.rows[0].raw_id]
         numbers += [leading_number(part)] if "+" in part else []  # what tasks of all components see
@@ -112,7 +112,7 @@ def _of_job(job: str, accounting: Accounting, here: Path) -> Artefacts:
 
 def _of_folder(results: Path, here: Path, ask: Callable[[str], Accounting]) -> Artefacts:
     logs, searched = _logs([], results, here)
-    job, accounting = _named(results.resolve().name, logs, ask)
+    job, accounting = _named(results.resolve(), logs, ask)
     numbers = _numbers(job, accounting) if job else []
     if not logs:
         logs, searched = _logs(numbers, results, here)
@@ -125,13 +125,14 @@ def _of_folder(results: Path, here: Path, ask: Callable[[str], Accounting]) -> A
     return artefacts
 
 
-def _named(name: str, logs: Iterable[Log], ask: Callable[[str], Accounting]) -> tuple[str | None, Accounting]:
+def _named(results: Path, logs: Iterable[Log], ask: Callable[[str], Accounting]) -> tuple[str | None, Accounting]:
     """Find the job of a folder of results, by its name and by the last start line; return its accounting, too.
 
-    The name `a_56_3` may end with the number of an element or with that of a job.
+    The name `a_56_3` may end with the number of an element or with that of a job. Where sacct knows neither, its
+    summary decides, or else the start lines: only an element has another number in them.
     """
     said = list(_jobs(logs))[-1:]
-    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", name)
+    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", results.name)
     candidates = [f"{match[1]}{match[2]}"] if match and match[1] else []
     candidates += [match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else []
     agreed = [number for number in candidates if number in said]
@@ -145,7 +146,10 @@ def _named(name: str, logs: Iterable[Log], ask: Callable[[str], Accounting]) -> 
             return job, known
     if known is None:
         return None, Accounting(problem="nothing here names the job")
-    return (agreed or candidates or said)[-1], known
+    parts = _summary(results).parts
+    told = [job for job in agreed or candidates or said if job in (*parts, *map(leading_number, parts))]
+    element = candidates[:1] if said and not agreed else []
+    return (told[:1] or element or agreed or candidates or said)[-1], known
 
 
 def _jobs(logs: Iterable[Log]) -> Iterator[str]:
@@ -193,7 +197,8 @@ def _logs(numbers: Sequence[str], results: Path | None, here: Path) -> tuple[tup
     for number in numbers:
         places += sorted(here.glob(f"results/*_{escape(number)}.out"))
         places += [here / f"slurm-{number}.out", here / "logs" / f"slurm-{number}.out"]
-        places += [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
+        found = [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
+        places += [path for path in found if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]  # of an element
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
     expected = [results / "rank_0.log"] if results else []
@@ -202,22 +207,34 @@ def _logs(numbers: Sequence[str], results: Path | None, here: Path) -> tuple[tup
 
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:
     """Take sacct_summary.txt where sacct could not be asked or does not know the job any more."""
-    path = results / SACCT_SUMMARY
-    if accounting.rows or accounting.foreign or accounting.queued or not path.is_file():
+    if accounting.rows or accounting.foreign or accounting.queued:
         return accounting
-    reason = accounting.problem or "sacct does not know the job"
-    try:
-        text = read_whole(path, LARGEST_SUMMARY).decode("utf-8", errors="replace")
-        rows = tuple(parse_sacct(text))
-    except (OSError, SlurmParseError) as error:
-        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is not what sacct prints: {error}")
-    found = Accounting(rows, source=f"{SACCT_SUMMARY} ({reason})", text=text)
+    reason, found = accounting.problem or "sacct does not know the job", _summary(results)
+    if found.problem:
+        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is not what sacct prints: {found.problem}")
+    rows = found.rows
+    found = replace(found, source=f"{SACCT_SUMMARY} ({reason})")
     found = found.of(job) if job else found
     if found.foreign or (rows and not job):
         return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} is of job {rows[0].job_id}")
+    offsets = sorted(int(part.partition("+")[2]) for part in found.parts if "+" in part)
+    if offsets != list(range(len(offsets))):
+        return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} lacks components of the job")
     if rows and not found.final:
         return replace(accounting, problem=f"{reason}, and {SACCT_SUMMARY} was written before the end of the job")
     return found if rows else accounting
+
+
+def _summary(results: Path) -> Accounting:
+    """Read sacct_summary.txt; return no rows without one, and the problem where it cannot be read."""
+    path = results / SACCT_SUMMARY
+    if not path.is_file():
+        return Accounting()
+    try:
+        text = read_whole(path, LARGEST_SUMMARY).decode("utf-8", errors="replace")
+        return Accounting(tuple(parse_sacct(text)), text=text)
+    except (OSError, SlurmParseError) as error:
+        return Accounting(problem=str(error))
 
 
 def write_accounting(artefacts: Artefacts) -> bool:

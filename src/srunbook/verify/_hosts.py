@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from srunbook.slurm import SlurmParseError, expand_hostlist
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
+from srunbook.verify._launches import STEP
 from srunbook.verify._matching import World
 from srunbook.verify._report import Check, failed, not_proven, passed
 from srunbook.verify._words import count, listed, print_it, silent
@@ -29,6 +30,9 @@ def check_hosts(artefacts: Artefacts, world: World) -> Check:
         return not_proven("hosts", str(error))
     if problem:
         return not_proven("hosts", problem)
+    helper = _helper(artefacts, seen) if wrong else ""
+    if helper:
+        return not_proven("hosts", helper, "give each component a job of its own, or let its ranks print their lines")
     if wrong:
         advice = "start the tasks on all nodes: srun --ntasks-per-node=N, without --nodes or -w of its own"
         return failed("hosts", Cause.HOSTS, wrong, advice)
@@ -47,7 +51,7 @@ def _given(artefacts: Artefacts) -> tuple[list[str], str]:
         return [], "sacct gave no rows"
     if not given:
         return [], "sacct names no nodes of the job"
-    for row in jobs:
+    for row in {(row.nodes, row.node_list): row for row in artefacts.accounting.last if row.node_list}.values():
         if row.nodes not in (None, len(row.hosts)):
             return [], f"sacct counts {row.nodes} nodes and names {listed(row.hosts)}: ask again later"
     return given, ""
@@ -61,7 +65,7 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
         return f"{ranks} ran on {listed(seen)}; the job was given {listed(given)}"
     for launch, step in world.matched:
         nodes = list(dict.fromkeys(expand_hostlist(step.node_list)))
-        if nodes and not _agree(launch.hosts, nodes):
+        if nodes and step.fits(launch) and not _agree(launch.hosts, nodes):
             ranks = f"{count(len(launch.runs), 'rank')} of {step.identity}"
             return f"{ranks} ran on {listed(launch.hosts)}; the step was given {listed(nodes)}"
         each = launch.world_size // step.tasks if step.tasks else 1
@@ -71,6 +75,20 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
             ranks = f"{count(per_host[uneven], 'rank')} of {step.identity}"
             return f"{ranks} ran on {uneven}; each of its {count(step.tasks or 1, 'task')} started {each} ranks"
     return ""
+
+
+def _helper(artefacts: Artefacts, seen: Sequence[str]) -> str:
+    """Say which components of a heterogeneous job ran a step and no rank, where all others ran ranks on all nodes."""
+    quiet, busy = [], []
+    for name, part in artefacts.accounting.parts.items():
+        job, *steps = part.attempts[-1]
+        ran = _known(seen, job.hosts)
+        if "+" not in name or (not ran and not any(STEP.fullmatch(step.step) for step in steps)):
+            return ""
+        quiet += [] if ran else [name]
+        busy += job.hosts if ran else []
+    fits = quiet and busy and _agree(seen, list(dict.fromkeys(busy)))
+    return f"{', '.join(quiet)} ran a step and no rank; the others ran ranks on all their nodes" if fits else ""
 
 
 def _known(seen: Iterable[str], given: Iterable[str]) -> set[str]:

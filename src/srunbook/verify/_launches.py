@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from srunbook.ranklog import RankEnd, RankStart
-from srunbook.slurm import SacctRow, leading_number
+from srunbook.slurm import SacctRow, SlurmParseError, leading_number
 from srunbook.verify._logs import Log
 from srunbook.verify._sacct import Accounting
 
@@ -67,12 +67,15 @@ class Found:
         strays: End lines of ranks that had not started, or had ended already, each with the name of its log.
         late: The same for ends of an earlier run of a rank, where a later one had begun.
         repeated: Ranks that were begun anew while others were not, with the number of times.
+        at_once: Pairs of launches of which one process of a rank began and ended within the time of another, with the
+            rank and the name of the log.
     """
 
     launches: list[Launch]
     strays: list[tuple[RankEnd, str]]
     late: list[tuple[RankEnd, str]]
     repeated: list[tuple[int, int]]
+    at_once: list[tuple[Launch, Launch, int, str]] = field(default_factory=list)
 
 
 def find_launches(logs: Iterable[Log]) -> Found:
@@ -85,8 +88,10 @@ def find_launches(logs: Iterable[Log]) -> Found:
     strays: list[tuple[RankEnd, str]] = []
     late: list[tuple[RankEnd, str]] = []
     begun: Counter[tuple[int, int]] = Counter()
+    at_once: dict[tuple[int, int], tuple[Launch, Launch, int, str]] = {}
     for log in logs:
         open_runs: dict[int, dict[int, list[Launch]]] = {}
+        ended: dict[int, Launch] = {}
         for place, line in enumerate(log.rank_lines):
             waiting = open_runs.setdefault(line.rank, {})
             if isinstance(line, RankStart):
@@ -106,10 +111,15 @@ def find_launches(logs: Iterable[Log]) -> Found:
                 late.append((line, log.name))
             if not waiting[size]:
                 del waiting[size]
-            launch.runs[line.rank] = replace(launch.runs[line.rank], end=line, ended=place)
+            launch.runs[line.rank] = run = replace(launch.runs[line.rank], end=line, ended=place)
+            before = ended.setdefault(line.rank, launch)
+            if run.log == log.name and before.runs[line.rank].began > run.began:
+                at_once.setdefault((id(launch), id(before)), (launch, before, line.rank, log.name))
+            else:
+                ended[line.rank] = launch
     repeated: list[tuple[int, int]] = []
     kept = [launch for launches in worlds.values() for launch in _without_superseded(launches, begun, repeated)]
-    return Found(sorted(kept, key=lambda launch: launch.began), strays, late, repeated)
+    return Found(sorted(kept, key=lambda launch: launch.began), strays, late, repeated, list(at_once.values()))
 
 
 def _without_superseded(
@@ -150,6 +160,7 @@ class Step:
         nodes: Number of its nodes, or None.
         node_list: Host list of its nodes, or nothing.
         age: Number of attempts after its own: 0 for a step of the last one.
+        helps: Whether it has one task on each node of the job but the first, as the daemons of mpirun have.
     """
 
     identity: str
@@ -157,11 +168,16 @@ class Step:
     nodes: int | None = None
     node_list: str = ""
     age: int = 0
+    helps: bool = False
 
     def fits(self, launch: Launch) -> bool:
         """Tell whether its tasks can be these ranks: one each, or each task a launcher of equally many."""
         enough = self.nodes is None or len(launch.hosts) <= self.nodes
         return enough and (self.tasks is None or launch.world_size % self.tasks == 0)
+
+    def may_help(self, launch: Launch) -> bool:
+        """Tell whether mpirun, on the first node, may have started these ranks with its help."""
+        return self.helps and self.tasks is not None and launch.world_size > self.tasks >= len(launch.hosts) - 1
 
 
 def srun_steps(accounting: Accounting) -> list[list[Step]]:
@@ -171,10 +187,12 @@ def srun_steps(accounting: Accounting) -> list[list[Step]]:
     or two steps.
     """
     rows: list[tuple[int, SacctRow]] = []
+    apart: list[Step] = []
     for part in accounting.parts.values():
         for age, attempt in enumerate(reversed(part.attempts)):
-            rows += [(age, row) for row in attempt if STEP.fullmatch(row.step)]
-    apart = [Step(row.identity, row.tasks or None, row.nodes, row.node_list, age) for age, row in rows]
+            steps = [row for row in attempt if STEP.fullmatch(row.step)]
+            rows += [(age, row) for row in steps]
+            apart += [_step(row, age, attempt[0]) for row in steps]
     together: dict[tuple[int, str], list[SacctRow]] = {}
     for age, row in rows:
         number = row.step.partition("+")[0]
@@ -183,6 +201,15 @@ def srun_steps(accounting: Accounting) -> list[list[Step]]:
     if len(together) == len(apart):
         return [apart]
     return [apart, [_joined(name, age, parts) for (age, name), parts in together.items()]]
+
+
+def _step(row: SacctRow, age: int, job: SacctRow) -> Step:
+    helps = row.tasks is not None and row.tasks == row.nodes == (job.nodes or 0) - 1
+    try:
+        helps = helps and row.hosts == job.hosts[1:]
+    except SlurmParseError:
+        helps = False
+    return Step(row.identity, row.tasks or None, row.nodes, row.node_list, age, helps)
 
 
 def _joined(name: str, age: int, rows: Sequence[SacctRow]) -> Step:

@@ -13,7 +13,8 @@ from srunbook.verify._reading import read_lines
 EPOCH = re.compile(r"\bepoch (\d{1,9})/(\d{1,9})  +(\S.*)", re.ASCII)
 """A line of rank 0: `epoch 3/10  train_loss 0.123456  val_loss 0.123456  val_mae 3.21  val_rmse 4.56`."""
 
-PAIR = re.compile(r"(\w+) (-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf))(?=\s|$)", re.ASCII)
+PAIR = re.compile(r"(?<!\w)(\w{1,100}+) (-?(?:\d++(?:\.\d++)?(?:e[+-]?\d++)?|nan|inf))(?=\s|$)", re.ASCII)
+"""A number with its name. No part of it is read twice, however long a word is."""
 
 MOST_RANK_LINES = 50_000
 """Rank lines of a log that are kept; no job that prints more could be judged in little memory."""
@@ -21,7 +22,7 @@ MOST_RANK_LINES = 50_000
 MOST_EPOCHS = 2**25
 """Bytes that the lines of epochs of a log may take; beyond these they are counted, and not kept."""
 
-ENTRY = 200
+ENTRY = 300
 """Bytes that an epoch takes beside its text."""
 
 SHOWN = 8
@@ -40,6 +41,7 @@ class Log:
         epochs: The numbers that the line of each epoch names, as text; the last line where one was trained again.
         dropped: Number of lines of epochs that were too many to be kept.
         asked: Number of epochs that these lines count to, or None without such a line.
+        contradicted: The first epoch of which rank 0 said two different things without starting between, or None.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Log:
     epochs: Mapping[int, str] = field(default_factory=dict)
     dropped: int = 0
     asked: int | None = None
+    contradicted: int | None = None
 
     def numbers(self, epoch: int) -> dict[str, str]:
         """Return what the line of an epoch says, by name; nothing without one."""
@@ -66,10 +69,13 @@ def parse_log(name: str, rank: int | None, lines: Iterable[str]) -> Log:
     rank_lines: list[RankStart | RankEnd] = []
     damaged: list[str] = []
     epochs: dict[int, str] = {}
-    asked, taken, dropped = None, 0, 0
+    starts: dict[int, int] = {}
+    asked, contradicted, taken, dropped, begun = None, None, 0, 0, 0
     for line in lines:
         try:
-            rank_lines += parse_rank_lines([line]) if "rank" in line else []
+            found = parse_rank_lines([line]) if "rank" in line else []
+            rank_lines += found
+            begun += sum(isinstance(one, RankStart) and one.rank == 0 for one in found)
         except RankLineError as error:
             damaged += [str(error)] if len(damaged) < SHOWN else []
         if len(rank_lines) > MOST_RANK_LINES:
@@ -82,8 +88,11 @@ def parse_log(name: str, rank: int | None, lines: Iterable[str]) -> Log:
             asked, epoch = int(match[2]), int(match[1])
             known = epochs.pop(epoch, None)
             epochs[epoch] = " ".join(pair[0] for pair in PAIR.finditer(match[3]))
+            if contradicted is None and known not in (None, epochs[epoch]) and starts[epoch] == begun:
+                contradicted = epoch
+            starts[epoch] = begun
             taken += len(epochs[epoch]) - (-ENTRY if known is None else len(known))
-    return Log(name, rank, tuple(rank_lines[:MOST_RANK_LINES]), tuple(damaged), epochs, dropped, asked)
+    return Log(name, rank, tuple(rank_lines[:MOST_RANK_LINES]), tuple(damaged), epochs, dropped, asked, contradicted)
 
 
 def read_log(path: Path, name: str, rank: int | None) -> Log:

@@ -60,6 +60,7 @@ def _match(found: Found, steps: Sequence[Step], attempts: int) -> World:
     surplus: list[Launch] = []
     for launch in reversed(found.launches):
         fitting = [step for step in reversed(left) if step.fits(launch)]
+        fitting = fitting or [step for step in reversed(left) if step.may_help(launch)]
         if fitting:
             step = max(fitting, key=lambda step: (step.tasks == launch.world_size, step.tasks or 0, -step.age))
             left = [other for other in left if other is not step and other.age >= step.age]

@@ -28,12 +28,16 @@ class Losses:
         compared: How many numbers agree.
         silent: The first epochs of which the log has no line.
         unsaid: The first epochs whose line names none of the columns.
+        names: The columns that the first such line names.
+        uneven: The first epochs whose line names others than these.
         different: The first number that differs, in words; empty where none does.
     """
 
     compared: int = 0
     silent: list[int] = field(default_factory=list)
     unsaid: list[int] = field(default_factory=list)
+    names: frozenset[str] = frozenset()
+    uneven: list[int] = field(default_factory=list)
     different: str = ""
 
 
@@ -182,8 +186,10 @@ def _compare(losses: Losses, number: int, values: Mapping[str, float], log: Log)
         return
     said = {name: text for name, text in log.numbers(number).items() if name in values}
     losses.compared += len(said)
-    if not said and len(losses.unsaid) < SHOWN:
-        losses.unsaid.append(number)
+    losses.names = losses.names or frozenset(said)
+    other = losses.unsaid if not said else losses.uneven if losses.names != said.keys() else None
+    if other is not None and len(other) < SHOWN:
+        other.append(number)
     for name, text in said.items():
         if not losses.different and not _same(values[name], text):
             losses.different = f"epoch {number}: {name} is {values[name]:g} in metrics.csv and {text} in {log.name}"

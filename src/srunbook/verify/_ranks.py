@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from srunbook.verify._matching import World
 from srunbook.verify._report import Check, failed, not_proven, passed
 from srunbook.verify._words import count, few, print_it, short, silent
 from srunbook.verify._world import NO_LINES
+
+
+EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 def check_rank_lines(artefacts: Artefacts, world: World) -> Check:
@@ -173,4 +177,7 @@ def check_parameters(world: World) -> Check:
         found.append(f"{short(usual)} on {f'all {len(rest)}' if len(rest) > 1 else 'the one rank'}")
     if unsaid := silent(ended, "end", "params", [run.end.params for run in ended if run.end]):
         return not_proven("parameters", unsaid, print_it("end", "params"))
+    if any(EMPTY.startswith(run.end.params) for run in ended if run.end and run.end.params):
+        advice = "hash the parameters of the model that was trained"
+        return not_proven("parameters", f"{short(EMPTY)} is the SHA-256 of no bytes: nothing was hashed", advice)
     return passed("parameters", "; ".join(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from srunbook.ranklog import RankStart
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
 from srunbook.verify._form import METRICS, ResultsForm
@@ -139,15 +140,26 @@ def check_losses(metrics: Metrics | None, log: Log | None) -> Check:
     if log.dropped:
         evidence = f"{log.name} has more lines of epochs than are kept: {losses.compared} numbers agree with it"
         return not_proven("losses", evidence, "have rank 0 print one line for each epoch")
+    if log.contradicted is not None:
+        evidence = f"{log.name} says two different things of epoch {log.contradicted}"
+        if sum(isinstance(line, RankStart) and line.rank == 0 for line in log.rank_lines) > 1:
+            return not_proven("losses", evidence, "give each training a log of its own")
+        return failed("losses", Cause.LOSS_DIFFERS, evidence, "did two processes take rank 0?")
     only_here, only_there = losses.silent, [epoch for epoch in log.epochs if epoch and epoch not in metrics.epochs]
     if only_here or only_there:
         evidence = f"{log.name} has no line for epoch {few(only_here)}, which {METRICS} has"
         if not only_here:
             evidence = f"{METRICS} has no line for epoch {few(only_there)}, which {log.name} has"
+        elif max(only_here) < min(log.epochs):
+            resumed = "a run that was resumed left these lines in its earlier log: compare them with that"
+            return not_proven("losses", evidence, resumed)
         return failed("losses", Cause.LOSS_DIFFERS, evidence, "is one of them that of another run?")
     if losses.unsaid:
         evidence = f"{log.name} has no number of {METRICS} in its line for epoch {few(losses.unsaid)}"
         return not_proven("losses", evidence, PRINT_LOSS)
+    if losses.uneven:
+        evidence = f"{log.name} has numbers of other columns in its line for epoch {few(losses.uneven)} than before"
+        return not_proven("losses", evidence, "have rank 0 print the same numbers for each epoch")
     evidence = f"{losses.compared} numbers of {metrics.epochs.count} epochs agree with {log.name}"
     return passed("losses", evidence)
 

@@ -23,11 +23,11 @@ def check_world(artefacts: Artefacts, world: World) -> Check:
     if stray or not world.launches:
         return stray or not_proven("world", NO_LINES)
     launches = world.launches
-    wrong = _surplus(world) or _moved(world)
+    wrong = _at_once(world) or _surplus(world) or _moved(world)
     wrong = wrong or _first(_missing(artefacts, launch, world.attempts) for launch in launches)
     wrong = wrong or _extra(artefacts, world) or _misnamed(artefacts, world)
     wrong = wrong or _first(_one_process_each(launch) for launch in launches)
-    return wrong or _unproven(world) or _passed(world)
+    return wrong or _unstarted(artefacts, world) or _unproven(world) or _passed(world)
 
 
 def _first(checks: Iterable[Check | None]) -> Check | None:
@@ -53,6 +53,16 @@ def _moved(world: World) -> Check | None:
             evidence = f"rank {run.start.rank} started in a world of {size} and ended in one of {run.end.world_size}"
             advice = f"did two jobs write into {run.log}? Print both lines alike"
             return failed("world", Cause.WORLD_SIZE, evidence, advice)
+    return None
+
+
+def _at_once(world: World) -> Check | None:
+    for first, second, rank, log in world.found.at_once:
+        judged = [any(launch is one for launch in world.launches) for one in (first, second)]
+        if judged == [False, True]:  # two steps at once are both judged
+            evidence = f"two processes of rank {rank} ran at once, as {log} says"
+            advice = "take the rank from SLURM_PROCID in each task, not from the batch script, where it is always 0"
+            return failed("world", Cause.RANK_TWICE, evidence, advice)
     return None
 
 
@@ -109,10 +119,14 @@ def _missing(artefacts: Artefacts, launch: Launch, attempts: int) -> Check | Non
 
 
 def _extra(artefacts: Artefacts, world: World) -> Check | None:
+    size = max(launch.world_size for launch in world.launches)
     for log in artefacts.logs:
-        if log.rank is not None and not any(isinstance(line, RankStart) for line in log.rank_lines):
-            size = max(launch.world_size for launch in world.launches)
-            evidence = f"{log.name} has no start line; the world has {count(size, 'rank')}"
+        if log.rank is None:
+            continue
+        empty = not any(isinstance(line, RankStart) for line in log.rank_lines)
+        if empty or log.rank >= size:
+            what = "has no start line" if empty else "is there"
+            evidence = f"{log.name} {what}; the world has {count(size, 'rank')}"
             return failed("world", Cause.RANK_MISSING, evidence, "is this log of another run? Then remove it")
     return None
 
@@ -143,6 +157,19 @@ def _one_process_each(launch: Launch) -> Check | None:
                 f"ranks {ranks[0]} and {ranks[1]} are one process: pid {pid} on {host}",
                 "each rank has to be a process of its own; was a log copied?",
             )
+    return None
+
+
+def _unstarted(artefacts: Artefacts, world: World) -> Check | None:
+    """Say that Slurm may not have started all ranks; those of one node, the script itself may have started."""
+    for launch, step in world.matched:
+        if not step.fits(launch):
+            evidence = f"{step.identity} left out the first node, where mpirun may have started all {launch.world_size}"
+            return not_proven("world", f"{evidence} ranks: Slurm does not count them", "start the ranks with srun")
+        nodes = max(len(launch.hosts), sum(row.nodes or 0 for row in artefacts.accounting.last if not row.step))
+        if artefacts.accounting.rows and not step.identity and nodes > 1:
+            evidence = f"the ranks ran on {count(nodes, 'node')}, and sacct has no step of srun"
+            return not_proven("world", evidence, "start the ranks with srun")
     return None
 
 
