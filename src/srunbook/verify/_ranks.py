@@ -15,7 +15,6 @@ from srunbook.verify._report import Check, failed, not_proven, passed
 from srunbook.verify._words import count, few, print_it, short, silent
 from srunbook.verify._world import NO_LINES
 
-
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 
