@@ -10,7 +10,7 @@ from srunbook.verify._artefacts import Artefacts, TargetError, collect, write_ac
 from srunbook.verify._causes import Cause
 from srunbook.verify._form import ResultsForm
 from srunbook.verify._judge import judge
-from srunbook.verify._launches import Launch, RankRun, find_launches
+from srunbook.verify._launches import RankRun
 from srunbook.verify._logs import Log, parse_log
 from srunbook.verify._report import Check, Outcome, Report, printable
 from srunbook.verify._sacct import Accounting, ask_sacct
@@ -20,7 +20,6 @@ __all__ = [
     "Artefacts",
     "Cause",
     "Check",
-    "Launch",
     "Log",
     "Outcome",
     "RankRun",
@@ -29,7 +28,6 @@ __all__ = [
     "TargetError",
     "ask_sacct",
     "collect",
-    "find_launches",
     "judge",
     "parse_log",
     "printable",

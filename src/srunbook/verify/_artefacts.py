@@ -12,7 +12,6 @@ from srunbook._files import read_whole, write_whole
 from srunbook.ranklog import RankStart
 from srunbook.slurm import SlurmParseError, is_job_id, leading_number, parse_sacct
 from srunbook.verify._form import METRICS
-from srunbook.verify._launches import RankRun
 from srunbook.verify._logs import Log, read_log
 from srunbook.verify._reading import read_lines
 from srunbook.verify._sacct import Accounting, ask_sacct
@@ -57,9 +56,8 @@ class Artefacts:
         """Tell whether only accounting could say which number Slurm gave the job, and does not."""
         return self.job is not None and not self.job.isdigit() and not self.accounting.rows
 
-    def is_foreign(self, run: RankRun) -> bool:
-        """Tell whether a rank says that it is of another job."""
-        said = run.start.job
+    def is_foreign(self, said: str | None) -> bool:
+        """Tell whether a number that a rank says is that of another job. Where it says none, that is not known."""
         return not (said is None or self.job is None or self.unresolved or said in _numbers(self.job, self.accounting))
 
 
