@@ -52,10 +52,10 @@ def test_written_file_follows_the_umask(tmp_path, umask, mode):
 def test_a_written_file_replaces_what_is_none(tmp_path):
     """A FIFO, or text that is not UTF-8, is replaced when a file is written in its place."""
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "latin").write_bytes(b"na\xefve")
+    (tmp_path / "latin").write_bytes(b"\xe9t\xe9")
 
     assert write_whole(tmp_path / "pipe", "text")
-    assert write_whole(tmp_path / "latin", "na\u00efve")
+    assert write_whole(tmp_path / "latin", "\u00e9t\u00e9")
     assert (tmp_path / "pipe").read_text() == "text"
 
 

@@ -84,6 +84,14 @@ def test_json(place):
         "17\n",
         "",
         "1e3",
+        "56_",
+        "56_03",
+        "_3",
+        "56_3_1",
+        "56+",
+        "56+1.0",
+        "56_[1-3]",
+        "\u0665\u0666",
     ],
 )
 def test_bad_input(place, target):
@@ -219,6 +227,27 @@ def test_what_files_say_cannot_move_the_cursor():
 
     assert "\\x1b[2J a|b" in report.text()
     assert "\\x1b[2J a\\|b" in report.markdown()
+
+
+def test_a_terminal_without_these_characters(place, monkeypatch):
+    """What the encoding of the terminal lacks is escaped."""
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    (place / "slurm-17.out").write_text(RANK_LINES.replace("framework=torch", "framework=\u6a21"))
+    done = run("17")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u6a21-2.13.0" in done.stdout
+
+
+@pytest.mark.parametrize("clusters", ["a,b", "all"])
+def test_several_clusters(place, monkeypatch, clusters):
+    """A number means a job on each of several clusters, so sacct is not asked about all of them at once."""
+    monkeypatch.setenv("SLURM_CLUSTERS", clusters)
+    done = run("17")
+
+    assert done.returncode == Cause.NOT_PROVEN
+    assert "name one cluster" in done.stdout
+    assert not (place / "sacct.asked").exists()
 
 
 def test_nothing_checked_is_not_verified():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,9 @@ def command(target: str, backend: str | None, require: tuple[str, ...], as_json:
     heterogeneous job each component, or one, as in 56+1. Once the job has ended, its folder of results gets
     EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show, as a host's name in ASCII
     try:
         for name in require:
             if Path(name).name != name:

@@ -6,12 +6,13 @@ printed. What could not be checked is "not proven", which is not "passed".
 
 from __future__ import annotations
 
-from srunbook.verify._artefacts import Artefacts, TargetError, collect, write_accounting
+from srunbook.verify._artefacts import Artefacts, collect, write_accounting
 from srunbook.verify._causes import Cause
 from srunbook.verify._form import ResultsForm
 from srunbook.verify._judge import judge
-from srunbook.verify._launches import Launch, RankRun, find_launches
+from srunbook.verify._launches import RankRun
 from srunbook.verify._logs import Log, parse_log
+from srunbook.verify._places import TargetError
 from srunbook.verify._report import Check, Outcome, Report, printable
 from srunbook.verify._sacct import Accounting, ask_sacct
 
@@ -20,7 +21,6 @@ __all__ = [
     "Artefacts",
     "Cause",
     "Check",
-    "Launch",
     "Log",
     "Outcome",
     "RankRun",
@@ -29,7 +29,6 @@ __all__ = [
     "TargetError",
     "ask_sacct",
     "collect",
-    "find_launches",
     "judge",
     "parse_log",
     "printable",

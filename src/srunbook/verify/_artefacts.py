@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from glob import escape
 from pathlib import Path
 
 from srunbook._files import read_whole, write_whole
 from srunbook.ranklog import RankStart
 from srunbook.slurm import SlurmParseError, is_job_id, leading_number, parse_sacct
 from srunbook.verify._form import METRICS
-from srunbook.verify._launches import RankRun
-from srunbook.verify._logs import Log, read_log
+from srunbook.verify._logs import Log
+from srunbook.verify._places import Places, TargetError
 from srunbook.verify._reading import read_lines
 from srunbook.verify._sacct import Accounting, ask_sacct
 
 SACCT_SUMMARY = "sacct_summary.txt"
 LARGEST_SUMMARY = 2**24
 """Bytes of sacct_summary.txt beyond which it is not read: these are rows of 100,000 steps."""
-
-
-class TargetError(ValueError):
-    """What was given is neither a job id nor a folder of results."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +52,8 @@ class Artefacts:
         """Tell whether only accounting could say which number Slurm gave the job, and does not."""
         return self.job is not None and not self.job.isdigit() and not self.accounting.rows
 
-    def is_foreign(self, run: RankRun) -> bool:
-        """Tell whether a rank says that it is of another job."""
-        said = run.start.job
+    def is_foreign(self, said: str | None) -> bool:
+        """Tell whether a number that a rank says is that of another job. Where it says none, that is not known."""
         return not (said is None or self.job is None or self.unresolved or said in _numbers(self.job, self.accounting))
 
 
@@ -87,12 +81,13 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
         OSError: A file is there and cannot be read, or is a pipe or a device.
     """
     here = folder or Path()
+    places = Places(here)
     if is_job_id(target):
         accounting = ask(target).of(target)
         elements = [part for part in accounting.parts if "_" in part and leading_number(part) == target]
         if not elements:
-            return _of_job(target, accounting, here)
-        parts = tuple(_of_job(part, accounting.parts[part], here) for part in elements)
+            return _of_job(target, accounting, places)
+        parts = tuple(_of_job(part, accounting.parts[part], places) for part in elements)
         return Artefacts(target, accounting, parts=parts)
     results = here / target
     if "\0" in target or not target or not results.is_dir():
@@ -100,22 +95,22 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
             f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
             "results/ddp_cpu_17"
         )
-    return _of_folder(results if results.name not in ("", "..") else results.resolve(), here, ask)
+    return _of_folder(results if results.name not in ("", "..") else results.resolve(), places, ask)
 
 
-def _of_job(job: str, accounting: Accounting, here: Path) -> Artefacts:
+def _of_job(job: str, accounting: Accounting, places: Places) -> Artefacts:
     numbers = _numbers(job, accounting)
-    results = _results_of(job, numbers, here)
-    logs, searched = _logs(numbers, results, here)
+    results = places.results_of(job, numbers)
+    logs, searched = places.logs_of(numbers, results)
     return _with_results(Artefacts(job, accounting, logs, searched, results))
 
 
-def _of_folder(results: Path, here: Path, ask: Callable[[str], Accounting]) -> Artefacts:
-    logs, searched = _logs([], results, here)
+def _of_folder(results: Path, places: Places, ask: Callable[[str], Accounting]) -> Artefacts:
+    logs, searched = places.logs_of([], results)
     job, accounting = _named(results.resolve(), logs, ask)
     numbers = _numbers(job, accounting) if job else []
     if not logs:
-        logs, searched = _logs(numbers, results, here)
+        logs, searched = places.logs_of(numbers, results)
     artefacts = _with_results(Artefacts(job, accounting, logs, searched, results))
     if job is None and not logs and artefacts.metrics is None:
         raise TargetError(
@@ -174,35 +169,6 @@ def _with_results(artefacts: Artefacts) -> Artefacts:
         metrics=path if sizes.get(METRICS) else None,
         header=tuple(header.decode("utf-8", errors="replace").strip().split(",")),
     )
-
-
-def _results_of(job: str, numbers: Iterable[str], here: Path) -> Path | None:
-    """Find the folder of results of a job, or None."""
-    found = [path for number in numbers for path in (here / "results").glob(f"*_{escape(number)}") if path.is_dir()]
-    found = sorted(set(found))
-    if len(found) > 1:
-        names = " and ".join(map(str, found))
-        raise TargetError(f"job {job} has several folders of results, {names}: give one of them in place of the job id")
-    return found[0] if found else None
-
-
-def _logs(numbers: Sequence[str], results: Path | None, here: Path) -> tuple[tuple[Log, ...], tuple[str, ...]]:
-    """Read the logs of the ranks, or else that of the whole job; return the names that were looked for, too."""
-    if results:
-        ranks = ((path, re.fullmatch(r"rank_([0-9]{1,9})\.log", path.name)) for path in results.glob("rank_*.log"))
-        found = sorted((int(match[1]), path) for path, match in ranks if match)
-        if found:
-            return tuple(read_log(path, str(path), rank) for rank, path in found), ()
-    places = [results.with_name(f"{results.name}.out")] if results and results.name else []
-    for number in numbers:
-        places += sorted(here.glob(f"results/*_{escape(number)}.out"))
-        places += [here / f"slurm-{number}.out", here / "logs" / f"slurm-{number}.out"]
-        found = [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
-        places += [path for path in found if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]  # of an element
-    places = list(dict.fromkeys(places))
-    log = next((path for path in places if path.is_file()), None)
-    expected = [results / "rank_0.log"] if results else []
-    return (read_log(log, str(log), None),) if log else (), tuple(map(str, [*expected, *places]))
 
 
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:

@@ -43,7 +43,11 @@ class World:
 def find_world(artefacts: Artefacts) -> World:
     """Find the launches in the logs of a job, and the step that each of them was."""
     found = find_launches(artefacts.logs)
-    own = [launch for launch in found.launches if not all(map(artefacts.is_foreign, launch.runs.values()))]
+    own = [
+        launch
+        for launch in found.launches
+        if not all(artefacts.is_foreign(run.start.job) for run in launch.runs.values())
+    ]
     if own and own[-1] is found.launches[-1]:  # an earlier job wrote into the same log, and this one went on in it
         found = replace(found, launches=own)
     attempts = max((len(part.attempts) for part in artefacts.accounting.parts.values()), default=1)

@@ -45,7 +45,7 @@ def check_rank_lines(artefacts: Artefacts, world: World) -> Check:
             f"found no start line in {names}",
             "have every rank print one at its start and one at its end, as in: rank 0/2 start host=node1",
         )
-    foreign = next(filter(artefacts.is_foreign, world.runs), None)
+    foreign = next((run for run in world.runs if artefacts.is_foreign(run.start.job)), None)
     if foreign:
         return failed(
             "rank lines",

@@ -105,6 +105,9 @@ def ask_sacct(job: str) -> Accounting:
     Returns:
         What accounting says; where nobody could be asked, `problem` says why.
     """
+    clusters = os.environ.get("SLURM_CLUSTERS", "")
+    if "," in clusters or clusters == "all":
+        return Accounting(problem=f"SLURM_CLUSTERS={clusters}: each of these may have a job {job}; name one cluster")
     deadline = time.monotonic() + LAG
     whole = leading_number(job) if "+" in job else job
     while True:

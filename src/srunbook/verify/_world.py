@@ -132,16 +132,17 @@ def _extra(artefacts: Artefacts, world: World) -> Check | None:
 
 
 def _misnamed(artefacts: Artefacts, world: World) -> Check | None:
-    for log in artefacts.logs:
-        others = [run.start.rank for run in world.runs if run.log == log.name and run.start.rank != log.rank]
-        if log.rank is not None and others:
-            return failed(
-                "world",
-                Cause.RANK_TWICE,
-                f"{log.name} was written by rank {others[0]}",
-                "the log is named by the task, so rank and SLURM_PROCID differ: make them the same",
-            )
-    return None
+    named = {log.name: log.rank for log in artefacts.logs}
+    wrong = [run for run in world.runs if named[run.log] not in (None, run.start.rank)]
+    if not wrong:
+        return None
+    first = min(wrong, key=lambda run: (named[run.log] or 0, run.log))
+    return failed(
+        "world",
+        Cause.RANK_TWICE,
+        f"{first.log} was written by rank {first.start.rank}",
+        "the log is named by the task, so rank and SLURM_PROCID differ: make them the same",
+    )
 
 
 def _one_process_each(launch: Launch) -> Check | None:

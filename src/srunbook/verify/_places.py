@@ -1,0 +1,89 @@
+"""Find the folder of results and the logs of a job, by the numbers in their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from srunbook.verify._logs import Log, read_log
+
+
+class TargetError(ValueError):
+    """What was given is neither a job id nor a folder of results."""
+
+
+class Places:
+    """What lies in the folder of submission, listed once for all elements of an array.
+
+    Args:
+        here: That folder.
+    """
+
+    def __init__(self, here: Path) -> None:
+        self.here = here
+
+    @cached_property
+    def _folders(self) -> dict[str, list[Path]]:
+        return _by_number(self.here / "results", "")
+
+    @cached_property
+    def _outputs(self) -> list[dict[str, list[Path]]]:
+        return [_by_number(self.here / name, ".out") for name in ("results", "", "logs")]
+
+    def results_of(self, job: str, numbers: Iterable[str]) -> Path | None:
+        """Find the folder of results of a job, or None.
+
+        Args:
+            job: The job, as messages name it.
+            numbers: The numbers that may end the name of its folder.
+
+        Raises:
+            TargetError: There are several.
+        """
+        found = sorted({path for number in numbers for path in self._folders.get(number, []) if path.is_dir()})
+        if len(found) > 1:
+            names = " and ".join(map(str, found))
+            raise TargetError(
+                f"job {job} has several folders of results, {names}: give one of them in place of the job id"
+            )
+        return found[0] if found else None
+
+    def logs_of(self, numbers: Iterable[str], results: Path | None) -> tuple[tuple[Log, ...], tuple[str, ...]]:
+        """Read the logs of the ranks, or else that of the whole job; return the names that were looked for, too.
+
+        Raises:
+            OSError: A log cannot be read, or is no regular file.
+        """
+        if results:
+            ranks = ((path, re.fullmatch(r"rank_([0-9]{1,9})\.log", path.name)) for path in results.glob("rank_*.log"))
+            found = sorted((int(match[1]), path) for path, match in ranks if match)
+            if found:
+                return tuple(read_log(path, str(path), rank) for rank, path in found), ()
+        places = [results.with_name(f"{results.name}.out")] if results and results.name else []
+        for number in numbers:
+            beside, here, below = (outputs.get(number, []) for outputs in self._outputs)
+            usual = [self.here / f"slurm-{number}.out", self.here / "logs" / f"slurm-{number}.out"]
+            # slurm-56_3.out is the log of element 3 of array 56, not of job 3.
+            named = [path for path in (*here, *below) if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]
+            places += [*beside, *usual, *named]
+        places = list(dict.fromkeys(places))
+        log = next((path for path in places if path.is_file()), None)
+        expected = [results / "rank_0.log"] if results else []
+        return (read_log(log, str(log), None),) if log else (), tuple(map(str, [*expected, *places]))
+
+
+def _by_number(folder: Path, ending: str) -> dict[str, list[Path]]:
+    """List what is in a folder by what its name ends with: `a_56_3.out` by `3` and by `56_3`."""
+    found: dict[str, list[Path]] = {}
+    try:
+        paths = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # a log whose name is known may be there still
+        return found
+    for path in paths:
+        words = path.name.removesuffix(ending).split("_")
+        if path.name.endswith(ending):
+            for length in range(1, min(3, len(words))):
+                found.setdefault("_".join(words[-length:]), []).append(path)
+    return found
