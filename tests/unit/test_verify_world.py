@@ -197,8 +197,7 @@ def test_two_end_lines_after_a_requeue(job):
     job.accounting = steps(2, job=JOB.replace("COMPLETED", "NODE_FAIL")) + steps(2)
     log(job, *TWO[:2], *TWO, end(0, params="cd" * 6))
 
-    assert job.judge().cause is Cause.NOT_PROVEN
-    assert "rank 0 ended once more after the last attempt had begun" in job.judge().text()
+    expect(job.judge(), Cause.RANK_TWICE, "two processes of rank 0 ran at once")
 
 
 def test_the_last_attempt_ran_nothing(job):
