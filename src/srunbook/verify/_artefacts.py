@@ -82,8 +82,8 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
         ask: Returns the accounting of a job, given its number.
 
     Raises:
-        TargetError: The target is neither a folder nor the number of a job, a job has several folders of results, or
-            nothing in a folder is of a job.
+        TargetError: The target is neither a folder nor the number of a job, a job has several folders of results or a
+            link to that of another one, or nothing in a folder is of a job.
         OSError: A file is there and cannot be read, or is a pipe or a device.
     """
     here = folder or Path()
@@ -132,9 +132,7 @@ def _named(results: Path, logs: Iterable[Log], ask: Callable[[str], Accounting])
     summary decides, or else the start lines: only an element has another number in them.
     """
     said = list(_jobs(logs))[-1:]
-    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", results.name)
-    candidates = [f"{match[1]}{match[2]}"] if match and match[1] else []
-    candidates += [match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else []
+    candidates = _numbers_in(results.name)
     agreed = [number for number in candidates if number in said]
     known: Accounting | None = None
     for job in agreed or candidates or said:
@@ -150,6 +148,13 @@ def _named(results: Path, logs: Iterable[Log], ask: Callable[[str], Accounting])
     told = [job for job in agreed or candidates or said if job in (*parts, *map(leading_number, parts))]
     element = candidates[:1] if said and not agreed else []
     return (told[:1] or element or agreed or candidates or said)[-1], known
+
+
+def _numbers_in(name: str) -> list[str]:
+    """Return the numbers of jobs with which the name of a folder may end."""
+    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", name)
+    found = [f"{match[1]}{match[2]}"] if match and match[1] else []
+    return found + ([match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else [])
 
 
 def _jobs(logs: Iterable[Log]) -> Iterator[str]:
@@ -183,6 +188,9 @@ def _results_of(job: str, numbers: Iterable[str], here: Path) -> Path | None:
     if len(found) > 1:
         names = " and ".join(map(str, found))
         raise TargetError(f"job {job} has several folders of results, {names}: give one of them in place of the job id")
+    others = _numbers_in(found[0].resolve().name) if found else []
+    if others and not {*numbers, *map(leading_number, numbers)} & {*others}:
+        raise TargetError(f"{found[0]} is a link to {found[0].resolve()}, the folder of another job: give that one")
     return found[0] if found else None
 
 
@@ -197,8 +205,8 @@ def _logs(numbers: Sequence[str], results: Path | None, here: Path) -> tuple[tup
     for number in numbers:
         places += sorted(here.glob(f"results/*_{escape(number)}.out"))
         places += [here / f"slurm-{number}.out", here / "logs" / f"slurm-{number}.out"]
-        found = [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
-        places += [path for path in found if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]  # of an element
+        named = [*sorted(here.glob(f"*_{escape(number)}.out")), *sorted(here.glob(f"logs/*_{escape(number)}.out"))]
+        places += [path for path in named if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]  # of an element
     places = list(dict.fromkeys(places))
     log = next((path for path in places if path.is_file()), None)
     expected = [results / "rank_0.log"] if results else []
