@@ -268,6 +268,8 @@ class Maker:
         elif self.shape == "het":
             job.answers[f"{self.number}+1"] = [entry for entry in job.rows if "+1" in entry["JobID"]]
             job.target = job.asked = self.chance.choice([self.number, f"{self.number}+1"])
+        elif f"{self.base}_" in (job.results or ""):
+            job.asked = f"{self.base}_{self.task}"
         whole = self.shape in ("array-whole", "het", "het-helper")
         if job.results and not whole and (self.number not in job.results or self.often()):  # else it is not found
             job.target = job.results + self.chance.choice(["", "/"])
@@ -282,11 +284,10 @@ class Maker:
             return {NOT_PROVEN}
         if not self.appended and self.resumed and job.columns:
             return {PASSED, NOT_PROVEN}  # the lines of earlier epochs went with the earlier log
-        if self.listing:
-            return {PASSED, NOT_PROVEN}  # its tasks are more than the ranks, and printed nothing
-        if self.hosts[0].split(".")[0] not in self.nodes:
-            return {PASSED, NOT_PROVEN}  # names that share nothing with those of Slurm may be of any nodes
-        return {PASSED}
+        unsure = self.listing  # its tasks are more than the ranks, and printed nothing
+        unsure = unsure or self.hosts[0].split(".")[0] not in self.nodes  # other names may be of any nodes
+        unsure = unsure or (self.attempts > 1 and None not in job.logs)  # logs of ranks do not tell their attempts
+        return {PASSED, NOT_PROVEN} if unsure else {PASSED}
 
 
 def draw(chance: random.Random, shape: str | None = None, *, tidy: bool = False) -> Job:

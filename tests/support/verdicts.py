@@ -28,7 +28,7 @@ VERDICTS = {0: "passed", 1: "broken off", 2: "refused", 3: "not proven"}
 DEFECTS = ("traceback", "hung", "unprintable")
 """What is no verdict: an exception, a wait without end, and a report that could move a terminal's cursor."""
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 """Seconds until a verification counts as one without end; one takes milliseconds."""
 
 

@@ -16,6 +16,7 @@ SACCT_FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "NNodes", "NTasks", "E
 REQUIRED = ("JobID", "State", "ExitCode")
 JOB_ID = re.compile(r"([1-9][0-9]{0,9})(?:[_+](?:0|[1-9][0-9]{0,9}))?")
 ROW_ID = re.compile(r"([0-9]+(?:[_+][0-9]+|_\[[0-9,:%.-]+\])?)(?:\.([\w+]+))?", re.ASCII)
+STATE = re.compile(r"\S+|CANCELLED by \S+")
 EXAMPLE = "17.0|17.0|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
 NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 
@@ -189,13 +190,16 @@ def parse_sacct(text: str) -> list[SacctRow]:
 def _row(row: dict[str, str]) -> SacctRow:
     line = "|".join(row.values())
     identity = ROW_ID.fullmatch(row["JobID"])
-    code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"] or "0:0")  # steps of a dead node have none
+    unsaid = "" if row["State"] == "COMPLETED" else "0:0"  # steps of a dead node have none
+    code = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", row["ExitCode"] or unsaid)
     if not identity:
         raise _refusal(line, f"{row['JobID']!r} is no job id")
     if not code:
         raise _refusal(line, f"{row['ExitCode']!r} is no exit code")
     if not row["State"].strip():
         raise _refusal(line, "no state")
+    if not STATE.fullmatch(row["State"]):
+        raise _refusal(line, f"{row['State'][:60]!r} is no state")
     node_list = row.get("NodeList", "")
     return SacctRow(
         job_id=identity[1],

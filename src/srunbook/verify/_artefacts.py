@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from srunbook.ranklog import RankStart
 from srunbook.slurm import SlurmParseError, is_job_id, leading_number, parse_sacct
 from srunbook.verify._form import METRICS
 from srunbook.verify._logs import Log
-from srunbook.verify._places import Places, TargetError
+from srunbook.verify._places import Places, TargetError, numbers_in
 from srunbook.verify._reading import read_lines
 from srunbook.verify._sacct import Accounting, ask_sacct
 
@@ -76,8 +75,8 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
         ask: Returns the accounting of a job, given its number.
 
     Raises:
-        TargetError: The target is neither a folder nor the number of a job, a job has several folders of results, or
-            nothing in a folder is of a job.
+        TargetError: The target is neither a folder nor the number of a job, a job has several folders of results or a
+            link to that of another one, or nothing in a folder is of a job.
         OSError: A file is there and cannot be read, or is a pipe or a device.
     """
     here = folder or Path()
@@ -127,9 +126,7 @@ def _named(results: Path, logs: Iterable[Log], ask: Callable[[str], Accounting])
     summary decides, or else the start lines: only an element has another number in them.
     """
     said = list(_jobs(logs))[-1:]
-    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", results.name)
-    candidates = [f"{match[1]}{match[2]}"] if match and match[1] else []
-    candidates += [match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else []
+    candidates = numbers_in(results.name)
     agreed = [number for number in candidates if number in said]
     known: Accounting | None = None
     for job in agreed or candidates or said:

@@ -30,7 +30,7 @@ def check_hosts(artefacts: Artefacts, world: World) -> Check:
         return not_proven("hosts", str(error))
     if problem:
         return not_proven("hosts", problem)
-    helper = _helper(artefacts, seen) if wrong else ""
+    helper = _helper(artefacts, seen, given) if wrong else ""
     if helper:
         return not_proven("hosts", helper, "give each component a job of its own, or let its ranks print their lines")
     if wrong:
@@ -65,6 +65,9 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
         return f"{ranks} ran on {listed(seen)}; the job was given {listed(given)}"
     for launch, step in world.matched:
         nodes = list(dict.fromkeys(expand_hostlist(step.node_list)))
+        others = [node for node in nodes if node not in given]
+        if others:
+            return f"{step.identity} ran on {listed(others)}; the job was given {listed(given)}"
         if nodes and step.fits(launch) and not _agree(launch.hosts, nodes):
             ranks = f"{count(len(launch.runs), 'rank')} of {step.identity}"
             return f"{ranks} ran on {listed(launch.hosts)}; the step was given {listed(nodes)}"
@@ -77,8 +80,10 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
     return ""
 
 
-def _helper(artefacts: Artefacts, seen: Sequence[str]) -> str:
-    """Say which components of a heterogeneous job ran a step and no rank, where all others ran ranks on all nodes."""
+def _helper(artefacts: Artefacts, seen: Sequence[str], given: Sequence[str]) -> str:
+    """Say which components of a heterogeneous job may have run a step and no rank; nothing where that is no reason."""
+    if len(artefacts.accounting.parts) > 1 and not _known(seen, given):
+        return f"the ranks name other hosts than Slurm, {listed(seen)}, so which components they are of is unknown"
     quiet, busy = [], []
     for name, part in artefacts.accounting.parts.items():
         job, *steps = part.attempts[-1]

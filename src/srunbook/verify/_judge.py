@@ -10,6 +10,7 @@ from srunbook.verify._causes import NOT_OVER, Cause
 from srunbook.verify._form import METRICS, ResultsForm
 from srunbook.verify._hosts import check_hosts
 from srunbook.verify._job import check_job, check_steps
+from srunbook.verify._logs import Log
 from srunbook.verify._matching import World, find_world
 from srunbook.verify._ranks import check_backend, check_ends, check_parameters, check_rank_lines
 from srunbook.verify._report import Check, Report, as_check
@@ -60,7 +61,7 @@ def judge(artefacts: Artefacts, *, backend: str | None = None, form: Form = None
         check_world(artefacts, world),
         check_hosts(artefacts, world),
         check_backend(world.runs, backend),
-        check_ends(world),
+        check_ends(world, _log_of_rank_0(artefacts)),
         check_parameters(world),
     ]
     if results is None:
@@ -89,12 +90,16 @@ def _jobs(artefacts: Artefacts, world: World) -> tuple[list[Check], bool]:
     return checks, ended
 
 
+def _log_of_rank_0(artefacts: Artefacts) -> Log | None:
+    return next((log for log in artefacts.logs if log.rank in (None, 0)), None)
+
+
 def _results(artefacts: Artefacts, world: World, form: ResultsForm) -> tuple[list[Check], dict[str, float]]:
     """Check the folder of results; return the metrics of the last epoch, too."""
     files = check_files(artefacts, form)
     if METRICS not in (*form.required, *artefacts.sizes):
         return [files], {}
-    log = next((log for log in artefacts.logs if log.rank in (None, 0)), None)
+    log = _log_of_rank_0(artefacts)
     readable, metrics = read_metrics(artefacts, form, log)
     checks = [
         files,

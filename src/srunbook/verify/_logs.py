@@ -16,6 +16,8 @@ EPOCH = re.compile(r"\bepoch (\d{1,9})/(\d{1,9})  +(\S.*)", re.ASCII)
 PAIR = re.compile(r"(?<!\w)(\w{1,100}+) (-?(?:\d++(?:\.\d++)?(?:e[+-]?\d++)?|nan|inf))(?=\s|$)", re.ASCII)
 """A number with its name. No part of it is read twice, however long a word is."""
 
+COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+
 MOST_RANK_LINES = 50_000
 """Rank lines of a log that are kept; no job that prints more could be judged in little memory."""
 
@@ -87,7 +89,7 @@ def parse_log(name: str, rank: int | None, lines: Iterable[str]) -> Log:
         elif match:
             asked, epoch = int(match[2]), int(match[1])
             known = epochs.pop(epoch, None)
-            epochs[epoch] = " ".join(pair[0] for pair in PAIR.finditer(match[3]))
+            epochs[epoch] = " ".join(pair[0] for pair in PAIR.finditer(COLOUR.sub("", match[3])))
             if contradicted is None and known not in (None, epochs[epoch]) and starts[epoch] == begun:
                 contradicted = epoch
             starts[epoch] = begun

@@ -85,7 +85,7 @@ def parse_metrics(source: Path | str, form: ResultsForm, log: Log | None = None)
             wrong = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
             metrics.not_finite = f"epoch {number}: {', '.join(wrong)}" if wrong else ""
         if log:
-            _compare(metrics.losses, number, values, log)
+            _compare(metrics.losses, number, dict.fromkeys(metrics.columns) | values, log)
     cells.check_empty()
     return metrics
 
@@ -179,8 +179,8 @@ def _number(line: int, name: str, cell: str) -> float:
     raise MetricsError(f"line {line}: {name} is {cell[:40]!r}, which is not a number")
 
 
-def _compare(losses: Losses, number: int, values: Mapping[str, float], log: Log) -> None:
-    """Compare the numbers of an epoch with what rank 0 printed, to the last digit that it printed."""
+def _compare(losses: Losses, number: int, values: Mapping[str, float | None], log: Log) -> None:
+    """Compare the numbers of an epoch with what rank 0 printed, to the last digit; an empty cell is None."""
     if number not in log.epochs:
         losses.silent += [number] if len(losses.silent) < SHOWN else []
         return
@@ -191,15 +191,16 @@ def _compare(losses: Losses, number: int, values: Mapping[str, float], log: Log)
     if other is not None and len(other) < SHOWN:
         other.append(number)
     for name, text in said.items():
-        if not losses.different and not _same(values[name], text):
-            losses.different = f"epoch {number}: {name} is {values[name]:g} in metrics.csv and {text} in {log.name}"
+        value = values[name]
+        if not losses.different and (value is None or not _same(value, text)):
+            shown = "empty" if value is None else f"{value:g}"
+            losses.different = f"epoch {number}: {name} is {shown} in metrics.csv and {text} in {log.name}"
 
 
 def _same(value: float, text: str) -> bool:
     """Tell whether a number, rounded, prints as this text."""
-    digits = len(text.partition(".")[2]) if "e" not in text else 0
+    mantissa, _, exponent = text.partition("e")
+    digits = len(mantissa.partition(".")[2])
     if not math.isfinite(value) or not math.isfinite(float(text)):
         return str(value) == text
-    if "e" in text:
-        return math.isclose(value, float(text), rel_tol=1e-3)
-    return abs(value - float(text)) <= 0.51 * 10.0**-digits
+    return abs(value - float(text)) <= 0.51 * 10.0 ** (int(exponent or 0) - digits)

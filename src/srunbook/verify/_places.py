@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from srunbook.slurm import leading_number
 from srunbook.verify._logs import Log, read_log
 
 
@@ -32,7 +33,7 @@ class Places:
     def _outputs(self) -> list[dict[str, list[Path]]]:
         return [_by_number(self.here / name, ".out") for name in ("results", "", "logs")]
 
-    def results_of(self, job: str, numbers: Iterable[str]) -> Path | None:
+    def results_of(self, job: str, numbers: Sequence[str]) -> Path | None:
         """Find the folder of results of a job, or None.
 
         Args:
@@ -40,7 +41,7 @@ class Places:
             numbers: The numbers that may end the name of its folder.
 
         Raises:
-            TargetError: There are several.
+            TargetError: There are several, or the folder is a link to that of another job.
         """
         found = sorted({path for number in numbers for path in self._folders.get(number, []) if path.is_dir()})
         if len(found) > 1:
@@ -48,6 +49,9 @@ class Places:
             raise TargetError(
                 f"job {job} has several folders of results, {names}: give one of them in place of the job id"
             )
+        others = numbers_in(found[0].resolve().name) if found else []
+        if others and not {*numbers, *map(leading_number, numbers)} & {*others}:
+            raise TargetError(f"{found[0]} is a link to {found[0].resolve()}, the folder of another job: give that one")
         return found[0] if found else None
 
     def logs_of(self, numbers: Iterable[str], results: Path | None) -> tuple[tuple[Log, ...], tuple[str, ...]]:
@@ -87,3 +91,10 @@ def _by_number(folder: Path, ending: str) -> dict[str, list[Path]]:
             for length in range(1, min(3, len(words))):
                 found.setdefault("_".join(words[-length:]), []).append(path)
     return found
+
+
+def numbers_in(name: str) -> list[str]:
+    """Return the numbers of jobs with which the name of a folder may end."""
+    match = re.search(r"_([1-9][0-9]{0,9}[_+])?(0|[1-9][0-9]{0,9})$", name)
+    found = [f"{match[1]}{match[2]}"] if match and match[1] else []
+    return found + ([match[2]] if match and match[2] != "0" and "+" not in (match[1] or "") else [])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from srunbook.verify._artefacts import Artefacts
 from srunbook.verify._causes import Cause
 from srunbook.verify._launches import Launch, RankRun
+from srunbook.verify._logs import Log
 from srunbook.verify._matching import World
 from srunbook.verify._report import Check, failed, not_proven, passed
 from srunbook.verify._words import count, few, print_it, short, silent
 from srunbook.verify._world import NO_LINES
 
+DIVERGED = "training diverged: see its losses in {log}, lower the learning rate, and check the data"
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 
@@ -84,8 +87,13 @@ def check_backend(runs: Sequence[RankRun], wanted: str | None) -> Check:
     return passed("backend", f"{expected} on all ranks{what}")
 
 
-def check_ends(world: World) -> Check:
-    """Check that every rank came to its end, made steps, as many as the others, and has a finite loss."""
+def check_ends(world: World, log: Log | None = None) -> Check:
+    """Check that every rank came to its end, made steps, as many as the others, and has a finite loss.
+
+    Args:
+        world: The ranks.
+        log: The log of rank 0, whose lines of epochs name losses, too.
+    """
     runs = world.runs
     if not runs:
         return not_proven("ends", NO_LINES)
@@ -98,7 +106,7 @@ def check_ends(world: World) -> Check:
             f"rank {few(open_ended)} started and has no end line",
             f"its last lines say how far it came: tail {run.log}",
         )
-    wrong = _idle(runs) or _not_finite(runs) or _asked(world.launches)
+    wrong = _idle(runs) or _not_finite(runs) or _diverged(log) or _asked(world.launches)
     if wrong:
         return wrong
     if unsaid := silent(runs, "end", "steps", [_steps(run) for run in runs]):
@@ -133,8 +141,17 @@ def _not_finite(runs: Sequence[RankRun]) -> Check | None:
     for run in runs:
         loss = run.end.loss if run.end else None
         if loss is not None and not math.isfinite(loss):
-            advice = f"training diverged: see its losses in {run.log}, lower the learning rate, and check the data"
+            advice = DIVERGED.format(log=run.log)
             return failed("ends", Cause.NOT_FINITE, f"rank {run.start.rank} ended with loss {loss}", advice)
+    return None
+
+
+def _diverged(log: Log | None) -> Check | None:
+    for epoch, text in log.epochs.items() if log else ():
+        loss = re.search(r"(\w*loss) (-?(?:nan|inf))\b", text)
+        if log and loss:
+            evidence = f"rank 0 printed {loss[1]} {loss[2]} for epoch {epoch}"
+            return failed("ends", Cause.NOT_FINITE, evidence, DIVERGED.format(log=log.name))
     return None
 
 

@@ -140,20 +140,9 @@ def check_losses(metrics: Metrics | None, log: Log | None) -> Check:
     if log.dropped:
         evidence = f"{log.name} has more lines of epochs than are kept: {losses.compared} numbers agree with it"
         return not_proven("losses", evidence, "have rank 0 print one line for each epoch")
-    if log.contradicted is not None:
-        evidence = f"{log.name} says two different things of epoch {log.contradicted}"
-        if sum(isinstance(line, RankStart) and line.rank == 0 for line in log.rank_lines) > 1:
-            return not_proven("losses", evidence, "give each training a log of its own")
-        return failed("losses", Cause.LOSS_DIFFERS, evidence, "did two processes take rank 0?")
-    only_here, only_there = losses.silent, [epoch for epoch in log.epochs if epoch and epoch not in metrics.epochs]
-    if only_here or only_there:
-        evidence = f"{log.name} has no line for epoch {few(only_here)}, which {METRICS} has"
-        if not only_here:
-            evidence = f"{METRICS} has no line for epoch {few(only_there)}, which {log.name} has"
-        elif max(only_here) < min(log.epochs):
-            resumed = "a run that was resumed left these lines in its earlier log: compare them with that"
-            return not_proven("losses", evidence, resumed)
-        return failed("losses", Cause.LOSS_DIFFERS, evidence, "is one of them that of another run?")
+    incomplete = _contradicted(log) or _other_epochs(metrics, log)
+    if incomplete:
+        return incomplete
     if losses.unsaid:
         evidence = f"{log.name} has no number of {METRICS} in its line for epoch {few(losses.unsaid)}"
         return not_proven("losses", evidence, PRINT_LOSS)
@@ -162,6 +151,29 @@ def check_losses(metrics: Metrics | None, log: Log | None) -> Check:
         return not_proven("losses", evidence, "have rank 0 print the same numbers for each epoch")
     evidence = f"{losses.compared} numbers of {metrics.epochs.count} epochs agree with {log.name}"
     return passed("losses", evidence)
+
+
+def _contradicted(log: Log) -> Check | None:
+    if log.contradicted is None:
+        return None
+    evidence = f"{log.name} says two different things of epoch {log.contradicted}"
+    if sum(isinstance(line, RankStart) and line.rank == 0 for line in log.rank_lines) > 1:
+        return not_proven("losses", evidence, "give each training a log of its own")
+    return failed("losses", Cause.LOSS_DIFFERS, evidence, "did two processes take rank 0?")
+
+
+def _other_epochs(metrics: Metrics, log: Log) -> Check | None:
+    only_here = metrics.losses.silent
+    only_there = [epoch for epoch in log.epochs if epoch and epoch not in metrics.epochs]
+    if not only_here and not only_there:
+        return None
+    evidence = f"{log.name} has no line for epoch {few(only_here)}, which {METRICS} has"
+    if not only_here:
+        evidence = f"{METRICS} has no line for epoch {few(only_there)}, which {log.name} has"
+    elif max(only_here) < min(log.epochs):
+        advice = "compare them with the log before: a run that was resumed leaves lines there"
+        return not_proven("losses", evidence, advice)
+    return failed("losses", Cause.LOSS_DIFFERS, evidence, "is one of them that of another run?")
 
 
 def asked_epochs(runs: Sequence[RankRun], log: Log | None) -> int | None:

@@ -161,8 +161,21 @@ def _one_process_each(launch: Launch) -> Check | None:
     return None
 
 
+def _one_place(launch: Launch) -> str:
+    """Say which two tasks of a step name one place on their node; nothing where none do.
+
+    Launchers, and components that share a node, each count their ranks from 0.
+    """
+    taken: dict[tuple[str, int], int] = {}
+    for rank, run in sorted(launch.runs.items()):
+        host, place = run.start.host, run.start.local_rank
+        if host is not None and place is not None and taken.setdefault((host, place), rank) != rank:
+            return f"ranks {taken[host, place]} and {rank} both say local_rank={place} on {host}"
+    return ""
+
+
 def _unstarted(artefacts: Artefacts, world: World) -> Check | None:
-    """Say that Slurm may not have started all ranks; those of one node, the script itself may have started."""
+    """Say that Slurm may not have started each rank; those of one node, the script itself may have started."""
     for launch, step in world.matched:
         if not step.fits(launch):
             evidence = f"{step.identity} left out the first node, where mpirun may have started all {launch.world_size}"
@@ -171,6 +184,9 @@ def _unstarted(artefacts: Artefacts, world: World) -> Check | None:
         if artefacts.accounting.rows and not step.identity and nodes > 1:
             evidence = f"the ranks ran on {count(nodes, 'node')}, and sacct has no step of srun"
             return not_proven("world", evidence, "start the ranks with srun")
+        crowded = _one_place(launch) if step.tasks == launch.world_size and len(artefacts.accounting.parts) < 2 else ""
+        if crowded:
+            return not_proven("world", crowded, "local_rank= counts the tasks of a node: take it from SLURM_LOCALID")
     return None
 
 

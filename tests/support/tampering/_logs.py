@@ -138,7 +138,7 @@ def rank_twice_at_once(job: Job, chance: random.Random) -> None:
 @kind("ranks", "A rank ended more often than it began, and so many lines must not take long to read.")
 def thousands_of_ends(job: Job, chance: random.Random) -> None:
     path, begun, ended = both_lines(job, any_rank(job, chance))
-    start, end, times = job.lines(path)[begun], job.lines(path)[ended], chance.choice([3, 3, 300, 20_000])
+    start, end, times = job.lines(path)[begun], job.lines(path)[ended], chance.choice([3, 3, 300, 6000])
     job.change(path, ended, *[start, end] * times, *[end] * times)
 
 
@@ -196,11 +196,11 @@ def host_without_rank(job: Job, chance: random.Random) -> None:
             set_field(job, rank, "start", "host", busy.encode())
 
 
-@kind("ranks", "Two ranks of a node say that they have one place there: local_rank= counts the ranks of a node.")
+@kind("ranks", "Two tasks of a node say that they have one place there: local_rank= counts the tasks of a node.")
 def place_taken(job: Job, chance: random.Random) -> None:
     rank = any_rank(job, chance, others=True)
     others = [other for other in range(job.size) if other != rank and job.hosts[other] == job.hosts[rank]]
-    need(others)
+    need(others and job.main["NTasks"] == str(job.size) and not job.shape.startswith("het"))
     set_field(job, rank, "start", "local_rank", job.value(chance.choice(others), "start", "local_rank"))
 
 

@@ -21,8 +21,9 @@ def step_of_the_ranks_removed(job: Job, chance: random.Random) -> None:
 
 @kind("steps", "Slurm numbers steps without a gap, so how the missing one ended is unknown.")
 def step_between_removed(job: Job, chance: random.Random) -> None:
-    need(own(job) and job.steps[:-1])
-    job.rows.remove(chance.choice(job.steps[:-1]))
+    steps = job.steps[1:-1] if job.attempts > 1 else job.steps[:-1]  # a later attempt may count on
+    need(own(job) and steps)
+    job.rows.remove(chance.choice(steps))
 
 
 @kind("steps", "The step that started the ranks is not one of the last attempt.")
