@@ -73,7 +73,7 @@ def _elsewhere(world: World, seen: Sequence[str], given: Sequence[str]) -> str:
             return f"{ranks} ran on {listed(launch.hosts)}; the step was given {listed(nodes)}"
         each = launch.world_size // step.tasks if step.tasks else 1
         per_host = Counter(run.start.host for run in launch.runs.values())
-        uneven = next((host for host in launch.hosts if per_host[host] % each), None)
+        uneven = next((host for host in launch.hosts if per_host[host] % each), None) if step.fits(launch) else None
         if uneven:
             ranks = f"{count(per_host[uneven], 'rank')} of {step.identity}"
             return f"{ranks} ran on {uneven}; each of its {count(step.tasks or 1, 'task')} started {each} ranks"
