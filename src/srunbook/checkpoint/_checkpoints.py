@@ -182,7 +182,7 @@ class Checkpoints:
             OSError: It cannot be begun.
         """
         wait_for_others(self.directory, str(self._team))
-        for step in self.steps():
+        for step in reversed(self.steps()):
             folder = self.directory / STEP.format(step)
             if step >= save.step and (step not in self._damaged or self._damaged[step] != state_of(folder)):
                 raise CheckpointError(

@@ -129,7 +129,7 @@ def wait_for_others(directory: Path, team: str) -> None:
         CheckpointError: Another job is still saving after a minute.
         OSError: The directory cannot be read.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, 0.02
     while busy := [path for path in directory.glob("step-*.partial") if _is_in_progress(path, team)]:
         if time.monotonic() > deadline:
             who = "; ".join(others(busy, team)) or "another job"
@@ -137,7 +137,8 @@ def wait_for_others(directory: Path, team: str) -> None:
                 f"{who} has been saving to {directory} as {busy[0].name} for more than {PATIENCE:.0f} s; give each job "
                 "a directory of its own"
             )
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
 
 
 def _is_in_progress(path: Path, team: str) -> bool:
