@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from support.left_behind import COMPLETED, Left, end, epoch_line, expect, lay_ou
 
 from srunbook.ranklog import RankLineError, parse_rank_lines
 from srunbook.slurm import SlurmParseError, parse_sacct
-from srunbook.verify import Cause, Outcome, TargetError, parse_log
+from srunbook.verify import Cause, Outcome, TargetError, _sacct, ask_sacct, collect, judge, parse_log
 
 TWO = [start(0), start(1), end(0), end(1)]
 
@@ -117,6 +118,32 @@ def test_a_component_without_ranks(tmp_path, nodes, steps, outcome):
     assert ("56+0 ran a step and no rank" in hosts.evidence) is steps
 
 
+def test_an_answer_that_cannot_be_read(left, monkeypatch):
+    """What sacct said of the job may have been that it failed, so a summary does not take its place."""
+    (left.results / "sacct_summary.txt").write_text(f"{left.header}\n{COMPLETED}")
+    said = subprocess.CompletedProcess([], 0, f"{left.header}\n17|FAIL", "")
+    monkeypatch.setattr(_sacct, "_run", lambda command: said)
+
+    doubts = [
+        check.name
+        for check in judge(collect("17", folder=left.folder, ask=ask_sacct)).checks
+        if check.outcome is Outcome.NOT_PROVEN
+    ]
+    assert doubts == ["job", "steps", "hosts"]
+
+
+def test_a_summary_of_some_components(tmp_path):
+    """A heterogeneous job is all of its components; a summary of one of them says nothing of the others."""
+    folder = tmp_path / "results" / "run_56"
+    folder.mkdir(parents=True)
+    row = "56+1|57|COMPLETED|0:0|1||9|node3"
+    (folder / "sacct_summary.txt").write_text(f"JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList\n{row}\n")
+    job, *_ = Left(tmp_path, accounting="").judge("56+1").checks
+
+    assert job.outcome is Outcome.NOT_PROVEN
+    assert "lacks components of the job" in job.evidence
+
+
 # Folders and logs
 
 
@@ -148,6 +175,20 @@ def test_a_folder_of_an_element_that_sacct_forgot(left):
 
         assert report.job == "56_3"
         assert not any(check.cause is Cause.RANK_LINE_DAMAGED for check in report.checks), report.text()
+
+
+def test_the_log_of_an_element_that_sacct_forgot(left):
+    """The summary says by which other number the log of an element is to be found."""
+    folder = left.results.rename(left.results.with_name("ddp_cpu_56_3"))
+    rows = COMPLETED.replace("17", "56_3").replace("|COMPLETED", "|17|COMPLETED")
+    text = f"JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList\n{rows}"
+    (folder / "sacct_summary.txt").write_text(text)
+    (left.folder / "slurm-17.out").write_text("\n".join([*left.logs[0], *left.logs[1], ""]))
+    for rank in left.logs:
+        (folder / f"rank_{rank}.log").unlink()
+    left.accounting = ""
+
+    assert left.judge("results/ddp_cpu_56_3").cause is Cause.VERIFIED
 
 
 def test_a_log_of_a_rank_that_the_world_does_not_have(left):
