@@ -184,7 +184,7 @@ class Maker:
         if not self.tidy and self.often(0.12):
             name, content = self.chance.choice(LITTER)
             job.files[f"{job.results}/{name}"] = content
-        elif self.often(0.2):
+        elif self.often(0.2) and (self.shape != "array-named" or named != self.number):  # else nobody could find it
             job.source = self.chance.choice(["forgot", "missing"])
 
     def cell(self, name: str, epoch: int) -> str:
@@ -266,8 +266,7 @@ class Maker:
         if self.shape == "array-named":
             job.target = job.asked = f"{self.base}_{self.task}"
         elif self.shape == "het":
-            job.answers[f"{self.number}+1"] = [entry for entry in job.rows if "+1" in entry["JobID"]]
-            job.target = job.asked = self.chance.choice([self.number, f"{self.number}+1"])
+            job.target = self.chance.choice([self.number, f"{self.number}+1"])
         elif f"{self.base}_" in (job.results or ""):
             job.asked = f"{self.base}_{self.task}"
         whole = self.shape in ("array-whole", "het", "het-helper")

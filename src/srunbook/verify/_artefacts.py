@@ -107,7 +107,7 @@ def _of_job(job: str, accounting: Accounting, places: Places) -> Artefacts:
 def _of_folder(results: Path, places: Places, ask: Callable[[str], Accounting]) -> Artefacts:
     logs, searched = places.logs_of([], results)
     job, accounting = _named(results.resolve(), logs, ask)
-    numbers = _numbers(job, accounting) if job else []
+    numbers = _numbers(job, _or_summary(accounting, results, job)) if job else []
     if not logs:
         logs, searched = places.logs_of(numbers, results)
     artefacts = _with_results(Artefacts(job, accounting, logs, searched, results))
@@ -170,7 +170,8 @@ def _with_results(artefacts: Artefacts) -> Artefacts:
 
 def _or_summary(accounting: Accounting, results: Path, job: str | None) -> Accounting:
     """Take sacct_summary.txt where sacct could not be asked or does not know the job any more."""
-    if accounting.rows or accounting.foreign or accounting.queued:
+    unreadable = accounting.problem and accounting.text  # it may have said that the job failed
+    if accounting.rows or accounting.foreign or accounting.queued or unreadable:
         return accounting
     reason, found = accounting.problem or "sacct does not know the job", _summary(results)
     if found.problem:

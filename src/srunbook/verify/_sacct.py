@@ -21,8 +21,8 @@ class Accounting:
     Args:
         rows: Rows of the job and its steps, of all its attempts, elements and components.
         source: Who said so: `sacct`, or the name of a file.
-        problem: Why nobody could be asked; empty where somebody was.
-        text: What was said, with its header line.
+        problem: Why nobody could be asked, or cannot be understood; empty where somebody was.
+        text: What was said, with its header line; beside a problem, what cannot be read.
         queued: State in squeue of a job that accounting does not know yet; empty for others.
         foreign: Numbers of other jobs whose rows were among those of this one.
     """
@@ -136,7 +136,7 @@ def _ask_once(job: str) -> Accounting:
     try:
         return Accounting(tuple(parse_sacct(done.stdout)), text=done.stdout)
     except SlurmParseError as error:
-        return Accounting(problem=str(error))
+        return Accounting(problem=str(error), text=done.stdout)
 
 
 def _queued(job: str) -> str:
