@@ -274,6 +274,15 @@ def test_tilings(data):
             _tiling.check_tiling(tensors, files)
 
 
+def test_more_than_can_be_read_back(checkpoints, monkeypatch):
+    """A save whose manifest would be too large to read is refused."""
+    monkeypatch.setattr(_manifest, "LARGEST", 2000)
+
+    with pytest.raises(CheckpointError, match=r"metadata take [\d,]+ bytes as JSON, at most 2,000 can be read back"):
+        checkpoints.save(3, state(3), {"losses": list(range(2000))})
+    assert checkpoints.restore().step == 2
+
+
 def test_metadata_nested_too_deeply(checkpoints):
     """Metadata that could not be read back are refused at once."""
     nested = value = {}

@@ -96,22 +96,24 @@ def _answers(place: Path, num_processes: int) -> list[str]:
 
 def _answer(directory: Path, process_id: int, barrier: Callable[[], object]) -> str:
     answer = f"{process_id}-{secrets.token_hex(8)}"
-    problem: Exception | None = None
     barrier()
     offers = _offers(directory)
     teams = [team for team, job in offers.items() if job == _job()] or list(offers)
+    problems = []
     for team in teams:
         try:
             _write(directory / PLACE.format(team) / answer)
         except OSError as error:
-            problem = error
+            problems.append(error)
     barrier()
     barrier()
     mine = [team for team in teams if answer in _accepted(directory / PLACE.format(team))]
     barrier()
     if len(mine) == 1:
         return mine[0]
-    raise problem or CheckpointError(f"process 0 did not begin in {directory}, its own message says why")
+    if problems and len(problems) == len(teams):  # a single one may be that of a job which has met and left
+        raise problems[0]
+    raise CheckpointError(f"process 0 did not begin in {directory}, its own message says why")
 
 
 def _offers(directory: Path) -> dict[str, object]:
