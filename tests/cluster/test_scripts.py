@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from recording_files import read_recording, recording_path
-from support.published import submit
+from support.published import stage, submit
 
 from srunbook import cluster
 from srunbook.cluster import FinishedJob, State
@@ -66,8 +66,9 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
     """A script completes on a real Slurm, every rank speaks, and its output is the recorded one."""
     if needs_apptainer(script):
         assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
-    job = submit(slurm, script, timeout=600)
-    staged = slurm.folder / "home" / cluster.USER / script.stem / script.name
+    folder = stage(slurm, script)
+    job = submit(slurm, script, folder=folder, timeout=600)
+    staged = slurm.folder / folder.removeprefix("/") / script.name
 
     assert staged.read_bytes() == script.read_bytes()
     assert not proof.shortcomings(script, job), f"{proof.shortcomings(script, job)}\n{job.output}"
