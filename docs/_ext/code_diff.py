@@ -119,7 +119,19 @@ class CodeDiff(RepositoryDirective):
         whole = disclosure(summary=f"The whole file {path.name}", classes=["code-diff-whole"])
         whole += nodes.literal_block(after, after, language=language(path), real_file=name)
         box += whole
+        box += earlier_file(self, earlier, before)
         yield box
+
+
+def earlier_file(directive: CodeDiff, path: Path, text: str) -> nodes.Node:
+    """Make the earlier file, with its name and a download, for one click to open."""
+    name = path.relative_to(root(directive.env)).as_posix()
+    shown = nodes.container(classes=["code-file"], is_div=True)
+    shown += caption(directive.env, path, name)
+    shown += nodes.literal_block(text, text, language=language(path), real_file=name)
+    closed = disclosure(summary=f"The earlier file {path.name}", classes=["code-diff-whole"])
+    closed += shown
+    return closed
 
 
 def coloured(writer: HTML5Translator, node: diff_block, text: str) -> list[str]:

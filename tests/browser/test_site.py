@@ -47,8 +47,8 @@ def blocks(page):
     page.add_style_tag(content=".sd-tab-content { display: block !important }")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     for box in page.locator("article .code-file").all():
-        if not (box.locator(".code-file-part").text_content() if box.locator(".code-file-part").count() else ""):
-            yield box.locator(".code-file-name").text_content(), box
+        if not (box.locator(".code-file-part").first.text_content() if box.locator(".code-file-part").count() else ""):
+            yield box.locator(".code-file-name").first.text_content(), box
 
 
 def each(page, names, site):
@@ -90,8 +90,8 @@ def test_downloads(open_page, site, page_names, included):
     page = open_page("index.html")
     for name in each(page, page_names, site):
         for box in page.locator("article .code-file").all():
-            path = box.locator(".code-file-name").text_content()
-            link = urljoin(site + name, box.locator("a.download").get_attribute("href"))
+            path = box.locator(".code-file-name").first.text_content()
+            link = urljoin(site + name, box.locator("a.download").first.get_attribute("href"))
             assert page.request.get(link).body() == (ROOT / path).read_bytes(), (name, path)
             downloaded.add(path)
 
