@@ -79,12 +79,13 @@ def read_whole(path: Path, most: int | None = None) -> bytes:
     return b"".join(read_blocks(path))
 
 
-def write_whole(path: Path, text: str) -> bool:
+def write_whole(path: Path, text: str | bytes, like: os.stat_result | None = None) -> bool:
     """Write `text` to `path` through a temporary file and a rename, and only when it differs.
 
     Args:
         path: The file; missing folders are made. A pipe or a link in its place is replaced.
         text: Its new content.
+        like: Whose mode bits, owner and group it gets; by default those of a new file.
 
     Returns:
         Whether the file was written.
@@ -92,7 +93,7 @@ def write_whole(path: Path, text: str) -> bool:
     Raises:
         OSError: The text could not be written; a file that was there is as it was.
     """
-    content = text.encode("utf-8")
+    content = text.encode("utf-8") if isinstance(text, str) else text
     if _holds(path, content):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,10 +103,13 @@ def write_whole(path: Path, text: str) -> bool:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
+            if like is not None:
+                os.fchown(stream.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(stream.fileno(), stat.S_IMODE(like.st_mode))
             os.fsync(stream.fileno())
         temporary.replace(path)
     except BaseException:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)  # a signal may come just after the rename
         raise
     return True
 

@@ -29,16 +29,23 @@ def read_json(path: Path, kind: type[T], error: type[ValueError]) -> T:
         error: The file is missing or cannot be read, is not JSON, or does not have the form of the dataclass. The
             message is one line that names the file and the first field that is wrong.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
-        return TypeAdapter(kind).validate_json(read_whole(path))
+        text = read_whole(path)
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
     except OSError as problem:
         raise error(f"{path}: {problem.strerror}") from None
+    return parse_json(text, str(path), kind, error)
+
+
+def parse_json(text: str | bytes, name: str, kind: type[T], error: type[ValueError]) -> T:
+    """Make a dataclass of JSON, as `read_json` does; the message of an error begins with the name given."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(text)
     except ValidationError as invalid:
-        raise error(f"{path}: {_complaint(kind, invalid.errors(include_url=False))}") from None
+        raise error(f"{name}: {_complaint(kind, invalid.errors(include_url=False))}") from None
 
 
 def _complaint(kind: type[Any], problems: Sequence[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class Chooser:
                 try:
                     return self.read(step, check_all=check_all)
                 except DamagedError as error:
-                    if state_of(folder) != before:
+                    if state_of(folder) != before or not os.path.lexists(folder):
                         break  # not damaged, but removed by a job that saves: there are newer ones
                     self.damaged[step] = before
                     LOG.warning("step %d is damaged and is passed over: %s", step, error)

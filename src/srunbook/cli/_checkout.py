@@ -1,7 +1,8 @@
 """What a cluster is given by the command: the environment of the guides, and the checkout it is started from.
 
-The guides' scripts expect `~/jax-env`, `~/torch-env` and a few modules, as they would find them on a site. Where
-`srunbook` runs from a checkout, jobs also see that, and the image of the JAX guide is built.
+The guides' scripts expect `~/jax-env`, `~/torch-env`, conda and a few modules, as they would find them on a site; a
+stand-in takes the place of conda. Where `srunbook` runs from a checkout, jobs also see that, and the image of the JAX
+guide is built.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ ARGUMENTS = {"VARIANT": "cpu", "MIRROR": "{mirror}", "INDEX": "{index}"}
 MODULES = {
     "dl": '#%Module\nmodule-whatis "deep-learning software"\n',
     "jax/23.10-sif": f'#%Module\nmodule-whatis "JAX in an Apptainer image"\nsetenv JAX_IMAGE /opt/images/{IMAGE}.sif\n',
+    "pytorch/2.13": '#%Module\nmodule-whatis "PyTorch"\nprepend-path PATH $env(HOME)/torch-env/bin\n',
 }
+CONDA = "miniforge3/bin/activate"
+"""What a job script sources to activate a conda environment, below the home."""
 
 
 def checkout() -> Path | None:
@@ -35,7 +39,8 @@ def provision() -> Provision:
     found = checkout()
     binds = (Bind(found, PLACE), Bind(found, found)) if found else ()
     images = (Image(IMAGE, found / DEFINITION, ARGUMENTS),) if found and (found / DEFINITION).exists() else ()
-    return Provision(links=ENVIRONMENTS, binds=binds, modules=MODULES, images=images)
+    conda = Path(__file__).with_name("conda_stand_in.sh").read_text(encoding="utf-8")
+    return Provision(links=ENVIRONMENTS, files={CONDA: conda}, binds=binds, modules=MODULES, images=images)
 
 
 def programs_of(script: Path) -> list[Path]:

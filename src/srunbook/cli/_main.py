@@ -9,8 +9,11 @@ import click
 import srunbook
 
 SUBCOMMANDS = {
+    "adapt": "Fit a job script to your cluster.",
     "cluster": "Boot a real Slurm of several nodes on this machine.",
+    "explain": "Name the first failure in the logs of a job, and the page that explains it.",
     "generate": "Write a job script for sbatch.",
+    "memory": "Say how much memory a model takes on each GPU.",
     "simulate": "Run a command as several processes with the environment that srun gives.",
     "verify": "Prove from what a job left behind that it did what it should.",
 }

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable
-from functools import wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from srunbook import cluster
+from srunbook import cluster, sites
 from srunbook.cli._checkout import programs_of, provision
-from srunbook.cluster import ClusterError, Specification, SpecificationError
+from srunbook.cli._cluster_faults import fault
+from srunbook.cli._cluster_shared import any_user_option, clearly, name_option, node_option, say, user_option
 
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-
-
-def say(text: str) -> None:
-    """Tell progress on stderr, so that stdout carries only the product."""
-    click.echo(text, err=True)
-
-
-def clearly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn what can go wrong into a sentence and an exit status: 2 for bad input, 1 for the rest."""
-
-    @wraps(function)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        try:
-            return function(*arguments, **options)
-        except SpecificationError as error:
-            say(f"srunbook cluster: {error}")
-            sys.exit(2)
-        except ClusterError as error:
-            say(f"srunbook cluster: {error}")
-            sys.exit(1)
-
-    return wrapped
-
-
-name_option = click.option("--name", default="srunbook", show_default=True, help="Which cluster.")
-user_option = click.option("--user", default=cluster.USER, show_default=True, help="As whom.")
 
 
 @click.group(epilog="Example: srunbook cluster up && srunbook cluster exec -- srun -N4 hostname")
@@ -53,61 +28,96 @@ def command() -> None:
 
 
 @command.command(epilog="Example: srunbook cluster up --slurm 22.05 --nodes 2")
-@name_option
+@click.option("--config", type=click.Path(path_type=Path), help="Nodes, partitions, accounts and more, from a file.")
 @click.option(
-    "--slurm", default=cluster.NEWEST, show_default=True, help=f"{', '.join([*cluster.GENERATIONS, cluster.NEWEST])}."
+    "--site", metavar="NAME", help=f"A site to begin from: {', '.join(sites.names())}. The file wins over it."
 )
-@click.option("--nodes", type=int, default=4, show_default=True, help="Number of nodes, 1 to 64.")
-@click.option("--cpus", type=int, default=16, show_default=True, help="CPUs that each node claims.")
-@click.option("--memory", default="64G", show_default=True, help="Memory that each node claims.")
-@click.option("--gpus-per-node", type=int, default=4, show_default=True, help="GPUs that each node claims.")
-@click.option("--features", default="a100", show_default=True, help="Features; the first one is the type of the GPUs.")
+@click.option("--name", show_default="srunbook", help="Which cluster.")
+@click.option("--slurm", show_default=cluster.NEWEST, help=f"{', '.join([*cluster.GENERATIONS, cluster.NEWEST])}.")
+@click.option("--nodes", type=int, show_default="4", help="Nodes that are all alike, or of each group of a site.")
+@click.option("--cpus", type=int, show_default="16", help="CPUs that each node claims.")
+@click.option("--memory", show_default="64G", help="Memory that each node claims.")
+@click.option("--gpus-per-node", type=int, show_default="4", help="GPUs that each node claims.")
+@click.option("--features", show_default="a100", help="Features; the first one is the type of the GPUs.")
 @click.option("--cpu-quota", type=float, help="CPUs that each node really may use, such as 0.5.")
 @click.option("--link", help="Rate of each node's link, such as 1gbit.")
 @click.option("--mirror", help="Debian mirror for making a root; that of this machine's apt by default.")
 @clearly
-def up(features: str, mirror: str | None, **options: Any) -> None:
+def up(config: Path | None, site: str | None, mirror: str | None, **options: Any) -> None:
     """Start a cluster; ends when all its nodes are idle.
 
-    The first time, a Debian root with that Slurm is made and kept in the cache, which takes a minute or two.
+    Options win over the file, and the file over the site. The cluster of a site has at most 4
+    nodes of each kind. The first time, a Debian root with that Slurm is made and kept in the
+    cache, which takes a minute or two.
     """
-    specification = Specification(features=tuple(item for item in features.split(",") if item), **options)
+    specification = cluster.read_specification(config, given(options), site=site)
     cluster.up(specification, provision(), mirror=mirror, say=say)
 
 
-@command.command(epilog="Example: srunbook cluster status")
-@name_option
+@command.command(epilog="Example: srunbook cluster reconfigure --config cluster.yaml")
+@click.option("--config", type=click.Path(path_type=Path), required=True, help="What the cluster is to be.")
+@click.option("--name", help="Which cluster, if not the one that the file names.")
 @clearly
-def status(name: str) -> None:
+def reconfigure(config: Path, name: str | None) -> None:
+    """Change partitions, limits, accounts and own lines of a cluster that is up; its jobs go on.
+
+    A limit below what a running job needs is refused, and so is what Slurm refuses: then the settings are as before.
+    """
+    cluster.reconfigure(cluster.read_specification(config, given({"name": name})), say=say)
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, as fields of a specification."""
+    found = {name: value for name, value in options.items() if value is not None}
+    if "features" in found:
+        found["features"] = [item for item in found["features"].split(",") if item]
+    return found
+
+
+@command.command(epilog="Example: srunbook cluster schema > cluster.schema.json")
+def schema() -> None:
+    """Show the JSON Schema of files for --config, for an editor."""
+    click.echo(json.dumps(cluster.schema(), indent=2, ensure_ascii=True))
+
+
+@command.command(epilog="Example: srunbook cluster status --json | jq -r '.nodes[].state'")
+@name_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; the reference describes its fields.")
+@clearly
+def status(name: str, as_json: bool) -> None:
     """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
     state = cluster.running_state(name)
-    states = cluster.status(name)
-    click.echo(f"cluster {name}: Slurm {state.root['slurm']} (Debian {state.root['suite']})")
-    click.echo(f"plugins: {state.plugins['proctrack']}, {state.plugins['task']}, {state.plugins['gather']}")
+    found = cluster.describe(state)
+    if as_json:
+        click.echo(found.json_text(), nl=False)
+        return
+    click.echo(f"cluster {name}: Slurm {found.slurm} (Debian {found.debian})")
+    click.echo(f"plugins: {found.plugins.proctrack}, {found.plugins.task}, {found.plugins.gather}")
+    click.echo(f"CPUs: {cluster.describe_processors(found.limits.processors)}")
     for line in state.limits.describe() if state.limits else ():
         click.echo(f"limit: {line}")
-    for node in state.specification.node_names:
-        click.echo(f"{node} {state.specification.address(node)} {states.get(node, 'unknown')}")
+    for node in found.nodes:
+        click.echo(f"{node.name} {node.address} {node.state}")
 
 
 @command.command("exec", context_settings=PASS_ON, epilog="Example: srunbook cluster exec -- srun -N4 hostname")
 @name_option
-@user_option
-@click.option("--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ...")
+@any_user_option
+@node_option
 @click.argument("argv", nargs=-1, required=True)
 @clearly
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
-    """Run a command as an ordinary user, on the login node."""
+    """Run a command on the login node, as an ordinary user or, with --user root, as the administrator."""
     sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, machine=node))
 
 
 @command.command(epilog="Example: srunbook cluster shell")
 @name_option
-@user_option
-@click.option("--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ...")
+@any_user_option
+@node_option
 @clearly
 def shell(name: str, user: str, node: str) -> None:
-    """Open a shell as an ordinary user, on the login node."""
+    """Open a shell on the login node, as an ordinary user or, with --user root, as the administrator."""
     sys.exit(cluster.execute(cluster.running_state(name), ["bash", "-i"], user=user, machine=node))
 
 
@@ -117,21 +127,32 @@ def shell(name: str, user: str, node: str) -> None:
 @name_option
 @user_option
 @click.option("--timeout", type=float, help="Seconds after which the job is cancelled.")
+@click.option(
+    "--with",
+    "extra",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A file or folder that the job needs beside the script. May be repeated.",
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1)
 @clearly
-def submit(name: str, user: str, timeout: float | None, file: Path, arguments: tuple[str, ...]) -> None:
-    """Submit a job script unmodified, follow its output, and end with its row in sacct and its exit status.
+def submit(
+    name: str, user: str, timeout: float | None, extra: tuple[Path, ...], file: Path, arguments: tuple[str, ...]
+) -> None:
+    """Submit a job script unmodified, follow its output, and end with its rows in sacct and its exit status.
 
-    The script is submitted from a new folder of the user's home, beside the programs of its guide or the Python
-    files that lie next to it.
+    The script is submitted from a new folder of the user's home, beside the programs of its guide or the Python and
+    configuration files that lie next to it. Of an array this waits for all elements, of a heterogeneous job for all
+    components; the exit status is that of the first one that failed.
     """
     job = cluster.submit(
         cluster.running_state(name),
         file,
         arguments,
         user=user,
-        extra=programs_of(file),
+        extra=[*programs_of(file), *extra],
         timeout=timeout,
         follow=lambda text: click.echo(text, nl=False),
     )
@@ -140,102 +161,36 @@ def submit(name: str, user: str, timeout: float | None, file: Path, arguments: t
     sys.exit(job.exit_status)
 
 
-@command.group(epilog="Example: srunbook cluster fault drop node1 node2 && srunbook cluster fault heal")
-def fault() -> None:
-    """Break something, to see what a job makes of it; `heal` and `down` undo it."""
-
-
-def broken(name: str, make: Callable[[cluster.State], object], done: str) -> None:
-    """Make a fault and says so."""
-    with cluster.locked(name):
-        make(cluster.running_state(name))
-    say(done)
-
-
-@fault.command("kill-node", epilog="Example: srunbook cluster fault kill-node node2")
+@command.command(epilog="Example: srunbook cluster copy data login: && srunbook cluster copy node1:/tmp/trace.json .")
 @name_option
-@click.argument("node")
+@any_user_option
+@click.argument("source")
+@click.argument("target")
 @clearly
-def kill_node(name: str, node: str) -> None:
-    """Cut a node's power; Slurm notices after 20 s."""
-    broken(name, lambda state: cluster.faults.kill_node(state, node), f"{node} is dead")
+def copy(name: str, user: str, source: str, target: str) -> None:
+    """Copy a file or a folder to a machine of the cluster, or from one, whole or not at all.
+
+    One of the two has a machine before it, as in login:, node1:/tmp/x or login:results. A relative path there begins
+    in the user's home, which all machines share. In a folder, the copy gets the name of the source.
+    """
+    cluster.copy(cluster.running_state(name), source, target, user=user)
 
 
-@fault.command(epilog="Example: srunbook cluster fault drop node1 node2")
+@command.command(epilog="Example: srunbook cluster logs --follow 17")
 @name_option
-@click.argument("nodes", nargs=-1)
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
+@click.argument("job", metavar="JOB")
 @clearly
-def drop(name: str, nodes: tuple[str, ...]) -> None:
-    """Drop traffic between nodes without a word (of one node: to all others; without a node: between all)."""
-    broken(name, lambda state: cluster.faults.drop(state, nodes), f"traffic between {' '.join(nodes) or 'all'} is lost")
+def logs(name: str, follow: bool, job: str) -> None:
+    """Show what a job has written to its files, whatever their names are: of an array, of each element.
+
+    JOB is a number, such as 17, or 56_3 for an element of an array. A file of standard error is shown, too.
+    """
+    show = partial(click.echo, nl=False)
+    cluster.logs(cluster.running_state(name), job, show, follow=follow, say=say)
 
 
-@fault.command(epilog="Example: srunbook cluster fault link 100mbit")
-@name_option
-@click.argument("rate")
-@click.argument("nodes", nargs=-1)
-@clearly
-def link(name: str, rate: str, nodes: tuple[str, ...]) -> None:
-    """Limit the links of nodes, or of all, to RATE."""
-    broken(name, lambda state: cluster.faults.link(state, rate, nodes), f"{' '.join(nodes) or 'all'} at {rate}")
-
-
-@fault.command(epilog="Example: srunbook cluster fault drain node1")
-@name_option
-@click.argument("node")
-@clearly
-def drain(name: str, node: str) -> None:
-    """Drain a node: its jobs go on, no new ones start."""
-    broken(name, lambda state: cluster.faults.drain(state, node), f"{node} is draining")
-
-
-@fault.command(epilog="Example: srunbook cluster fault resume node1")
-@name_option
-@click.argument("node")
-@clearly
-def resume(name: str, node: str) -> None:
-    """Give a drained node back to the scheduler."""
-    broken(name, lambda state: cluster.faults.resume(state, node), f"{node} is back")
-
-
-@fault.command("fill-disk", epilog="Example: srunbook cluster fault fill-disk 512")
-@name_option
-@click.argument("free", type=int, default=0)
-@clearly
-def fill_disk(name: str, free: int) -> None:
-    """Fill the small shared disk /scratch, but for FREE KiB."""
-    broken(name, lambda state: cluster.faults.fill_disk(state, free), f"/scratch has {free} KiB free")
-
-
-@fault.command("slow-node", epilog="Example: srunbook cluster fault slow-node node1 0.25")
-@name_option
-@click.argument("node")
-@click.argument("quota", type=float, default=0.25)
-@clearly
-def slow_node(name: str, node: str, quota: float) -> None:
-    """Limit a node to QUOTA of one CPU."""
-    broken(name, lambda state: cluster.faults.slow_node(state, node, quota), f"{node} has {quota} CPUs")
-
-
-@fault.command(epilog="Example: srunbook cluster fault preempt node1 node2")
-@name_option
-@click.argument("nodes", nargs=-1)
-@clearly
-def preempt(name: str, nodes: tuple[str, ...]) -> None:
-    """Preempt the jobs of the partition `preempt` on nodes, or on all."""
-    broken(
-        name, lambda state: cluster.faults.preempt(state, nodes), f"{' '.join(nodes) or 'all'} are wanted by another"
-    )
-
-
-@fault.command(epilog="Example: srunbook cluster fault heal")
-@name_option
-@clearly
-def heal(name: str) -> None:
-    """Undo all faults."""
-    with cluster.locked(name):
-        for item in cluster.faults.heal(cluster.running_state(name)):
-            say(f"healed: {' '.join(item.values())}")
+command.add_command(fault)
 
 
 @command.command(epilog="Example: srunbook cluster down")

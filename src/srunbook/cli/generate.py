@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
 import shlex
@@ -14,6 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from srunbook import sites
+from srunbook.cli._speaking import emit
+from srunbook.cli._speaking import say as speak
 
 if TYPE_CHECKING:
     from srunbook.generate import ResolvedJob
@@ -70,10 +70,10 @@ def command(
     from srunbook import generate
 
     if list_profiles:
-        emit(profiles())
+        emit("generate", profiles().encode())
         return
     if show_schema:
-        emit(schema_text())
+        emit("generate", schema_text().encode())
         return
     if explain and output is not None:
         refuse("--explain does not write a job script, so it has no --output. Leave out one of them")
@@ -91,34 +91,17 @@ def command(
             say(problem)
         sys.exit(2)
     if output is None:
-        emit(text)
+        emit("generate", text.encode())
     else:
         write(Path(output), text)
-    way_out = generate.advice(job.specification)
-    if way_out and not explain:
-        count = generate.connections(job.specification)
-        say(f"note: each process has about {count} connections, and many systems let it open 1024 files: {way_out}")
+    warning = generate.warning(job.specification)
+    if warning and not explain:
+        say(f"note: {warning}")
 
 
 def say(text: str) -> None:
-    """Say what is wrong on standard error, without characters that a terminal would act upon."""
-    printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-    click.echo(f"srunbook generate: {printable}", err=True)
-
-
-def emit(text: str) -> None:
-    """Write to standard output; exit with status 1 if it does not take everything."""
-    try:
-        if sys.stdout is None:
-            raise OSError(errno.EBADF, "it is closed")
-        click.echo(text.encode(), nl=False)
-    except BrokenPipeError:
-        raise  # click ends quietly
-    except OSError as error:
-        say(f"standard output: {error.strerror}; the script was not written whole")
-        with contextlib.suppress(OSError, AttributeError):
-            sys.stdout.close()  # or its rest is tried again at the end
-        sys.exit(1)
+    """Say something on standard error."""
+    speak("generate", text)
 
 
 def typed(

@@ -38,6 +38,19 @@ its folder before anything can go wrong. Any other folder is judged by the heade
 """
 
 
+WITH_A_REASON = (
+    verify.Cause.FAILED,
+    verify.Cause.CANCELLED,
+    verify.Cause.TIMEOUT,
+    verify.Cause.OUT_OF_MEMORY,
+    verify.Cause.OTHER_STATE,
+    verify.Cause.RAN_NOTHING,
+    verify.Cause.UNFINISHED,
+    verify.Cause.PENDING,
+)
+"""Causes behind which there is another one, that `srunbook explain` may find."""
+
+
 @click.command(
     "verify",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -81,6 +94,8 @@ def command(target: str, backend: str | None, require: tuple[str, ...], as_json:
         _say(f"broken off: {error}")
         sys.exit(verify.Cause.BROKEN_OFF)
     click.echo(report.json() if as_json else report.text(), nl=False)
+    if report.cause in WITH_A_REASON and artefacts.job:
+        _say(f"to find out why: srunbook explain {artefacts.job}")
     for part, judged in zip(artefacts.parts or [artefacts], report.parts or [report], strict=True):
         if part.results is not None and judged.ended:
             _keep(part, judged, part.results)

@@ -2,46 +2,74 @@
 
 Each node is a set of namespaces over a Debian root that holds the real Slurm. The command `srunbook cluster`
 is a thin layer over these functions.
+
+`up` boots a cluster from a `Specification`, and returns its `State`, which most other functions take; `running_state`
+finds that of a cluster that is up already. `submit` runs a job script to its end, `capture` a command, `copy` takes
+files there and back, `logs` shows what a job has written, `faults` breaks things, and `down` removes all of it.
+All of this needs Linux and root.
 """
 
 from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
-from srunbook.cluster._commands import FinishedJob, account, await_job, capture, execute, submit
+from srunbook.cluster._commands import capture, execute, submit
 from srunbook.cluster._configuration import SECOND_USER, USER
-from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._copying import copy
+from srunbook.cluster._description import ClusterStatus, describe, status_schema
+from srunbook.cluster._errors import ClusterError, RecordError, SpecificationError, TrustError
+from srunbook.cluster._fields import SCHEMA_URL
+from srunbook.cluster._jobs import FinishedJob, account, await_job
 from srunbook.cluster._lifecycle import down, names, status, up
+from srunbook.cluster._limits import Limits, describe_processors
+from srunbook.cluster._logs import logs
 from srunbook.cluster._provision import Image, Provision
+from srunbook.cluster._reading import read_specification
+from srunbook.cluster._reconfigure import reconfigure
+from srunbook.cluster._schema import schema
 from srunbook.cluster._scripts import Bind
-from srunbook.cluster._specification import GENERATIONS, NEWEST, Specification
+from srunbook.cluster._specification import Specification
 from srunbook.cluster._staging import stage
 from srunbook.cluster._state import State, locked, read_state, running_state
+from srunbook.cluster._values import GENERATIONS, NEWEST
 
 __all__ = [
     "GENERATIONS",
     "NEWEST",
+    "SCHEMA_URL",
     "SECOND_USER",
     "USER",
     "Bind",
     "ClusterError",
+    "ClusterStatus",
     "FinishedJob",
     "Image",
+    "Limits",
     "Provision",
+    "RecordError",
     "Specification",
     "SpecificationError",
     "State",
+    "TrustError",
     "account",
     "await_job",
     "capture",
+    "copy",
+    "describe",
+    "describe_processors",
     "down",
     "execute",
     "faults",
     "locked",
+    "logs",
     "names",
+    "read_specification",
     "read_state",
+    "reconfigure",
     "running_state",
+    "schema",
     "stage",
     "status",
+    "status_schema",
     "submit",
     "up",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from srunbook.cluster._specification import Specification
+from srunbook.slurm import compress_hostlist
 
 USER = "alice"
 """The ordinary user, who submits jobs."""
@@ -13,7 +16,7 @@ SECOND_USER = "bob"
 """Another ordinary user, who must not see what the first one does."""
 
 USER_IDS = {USER: 20001, SECOND_USER: 20002}
-"""Numbers of the users: high ones, so that they are nobody on the host."""
+"""Numbers of the users that every root has: high ones, so that they are nobody on the host."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,103 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> Plugins:
     return Plugins("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, constrain=False)
 
 
-def node_range(nodes: int) -> str:
-    """Return the names of the nodes in Slurm's short form.
+def node_lines(specification: Specification) -> str:
+    """Return the lines of slurm.conf that describe the nodes, one for each group.
 
-    >>> node_range(4), node_range(1)
-    ('node[1-4]', 'node1')
+    >>> groups = {"a": {"count": 2, "gres": ["gpu:a100:4"]}, "b": {"count": 1}}
+    >>> [line.partition(" CPUs")[0] for line in node_lines(Specification(nodes=groups)).splitlines()]
+    ['NodeName=node[1-2] NodeAddr=10.77.0.[1-2]', 'NodeName=node3 NodeAddr=10.77.0.3']
     """
-    return "node1" if nodes == 1 else f"node[1-{nodes}]"
+    text = ""
+    for name, group in specification.groups.items():
+        names = [f"node{number}" for number in specification.members[name]]
+        addresses = compress_hostlist(specification.address(node) for node in names)
+        words = {
+            "NodeAddr": addresses,
+            "CPUs": group.cpus,
+            "Boards": 1,
+            "SocketsPerBoard": 1,
+            "CoresPerSocket": group.cpus,
+            "ThreadsPerCore": 1,
+            "RealMemory": group.memory_mib,
+            "Gres": ",".join(group.gres),
+            "Feature": ",".join(group.features),
+        }
+        text += f"NodeName={compress_hostlist(names)}{_joined(words, group.options)}\n"
+    return text
+
+
+def partition_lines(specification: Specification) -> str:
+    """Return the lines of slurm.conf that describe the partitions.
+
+    >>> one = Specification(nodes=1, partitions={"long": {"max_time": "7-00:00:00", "max_nodes": 1}})
+    >>> print(partition_lines(one).splitlines()[1])
+    PartitionName=long Default=YES MaxTime=7-00:00:00 MaxNodes=1 PriorityTier=1
+    """
+    groups = specification.groups.values()
+    least = min(group.memory_mib // group.cpus for group in groups)
+    text = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n"
+    for name, partition in specification.partitions.items():
+        own = {}
+        if partition.nodes is not None:
+            nodes = specification.nodes_of(partition)
+            own_groups = [specification.group_of(node) for node in nodes]
+            memory = min(group.memory_mib // group.cpus for group in own_groups)
+            own = {"Nodes": compress_hostlist(nodes), "DefMemPerCPU": memory}
+        words = {
+            "Default": "YES" if name == specification.default_partition else None,
+            **own,
+            "DefaultTime": partition.default_time,
+            "MaxTime": partition.max_time,
+            "MinNodes": partition.min_nodes,
+            "MaxNodes": partition.max_nodes,
+            "PriorityTier": partition.priority_tier,
+            "PreemptMode": partition.preempt_mode,
+            "GraceTime": partition.grace_time,
+            "AllowAccounts": ",".join(partition.allow_accounts),
+            "AllowQos": ",".join(partition.allow_qos),
+            "QOS": partition.qos,
+            "OverSubscribe": "EXCLUSIVE" if partition.exclusive else None,
+        }
+        text += f"PartitionName={name}{_joined(words, partition.options)}\n"
+    return text
+
+
+def _joined(words: Mapping[str, object], options: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return words of Slurm with their values, leaving out those that have none; Slurm takes each only once.
+
+    >>> _joined({"Type": "a100", "Count": None, "MaxTime": 5}, {"maxtime": "7"})
+    ' Type=a100 maxtime=7'
+    """
+    found = {word.lower(): (word, value) for word, value in words.items() if value not in (None, "")}
+    found |= {word.lower(): (word, value) for word, value in options.items()}
+    return "".join(f" {word}={value}" for word, value in found.values())
+
+
+def resource_lines(specification: Specification) -> str:
+    """Return the lines of slurm.conf that make generic resources known, and have accounting count them."""
+    groups = specification.groups.values()
+    names = list(dict.fromkeys(name for group in groups for name, _, _ in group.resources))
+    if not names:
+        return ""
+    counted = dict.fromkeys([f"gres/{name}" for name in names])
+    if isinstance(specification.nodes, dict):  # a limit may come later, and Slurm learns what to count when it starts
+        typed = [f"gres/{name}:{kind}" for group in groups for name, kind, _ in group.resources if kind]
+        counted |= dict.fromkeys(typed)
+    counted |= dict.fromkeys(limit for limit in specification.limited if limit.startswith("gres/"))
+    return f"GresTypes={','.join(names)}\nAccountingStorageTRES={','.join(counted)}\n"
 
 
 def slurm_conf(specification: Specification, plugins: Plugins) -> str:
-    """Return the text of slurm.conf."""
-    nodes = node_range(specification.nodes)
-    gpus = specification.gpus_per_node
-    gres = f" Gres=gpu:{specification.features[0]}:{gpus}" if gpus else ""
-    features = f" Feature={','.join(specification.features)}" if specification.features else ""
-    types = "GresTypes=gpu\nAccountingStorageTRES=gres/gpu\n" if gpus else ""
-    address = "10.77.0.1" if specification.nodes == 1 else f"10.77.0.[1-{specification.nodes}]"
-    memory = specification.memory_mib
+    """Return the text of slurm.conf; own lines of the specification come last, where a later one wins."""
+    preemption = specification.preemption
+    kind = {"partition": "preempt/partition_prio", "qos": "preempt/qos", "none": "preempt/none"}[preemption.by]
+    signal = "SlurmctldParameters=preempt_send_user_signal\n" if preemption.send_user_signal else ""
+    # Slurm learns at its start what to enforce. Without a file the cluster has no limits, and takes any QOS.
+    enforced = "associations,limits,qos" if isinstance(specification.nodes, dict) else "associations"
+    scripts = "".join(
+        f"{word}=/etc/slurm/{name}\n" for word, name, text in site_scripts(specification) if word != "TaskProlog"
+    )
     return f"""\
 ClusterName=srunbook
 SlurmctldHost=ctl({specification.address("ctl")})
@@ -87,33 +169,44 @@ SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd.%n.log
 ProctrackType={plugins.proctrack}
 TaskPlugin={plugins.task}
-TaskProlog=/etc/slurm/task_prolog.sh
+TaskProlog=/etc/slurm/{"site_tasks.sh" if specification.task_prolog else "task_prolog.sh"}
+{scripts}\
 JobAcctGatherType={plugins.gather}
 JobAcctGatherFrequency=task=2
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
-AccountingStorageEnforce=associations
+AccountingStorageEnforce={enforced}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1
 MpiDefault=none
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
+PreemptType={kind}
+PreemptMode={"OFF" if preemption.by == "none" else preemption.mode}
+{signal}\
 EnforcePartLimits=ALL
 ReturnToService=2
 SlurmdTimeout=20
 MessageTimeout=30
-{types}\
-NodeName={nodes} NodeAddr={address} CPUs={specification.cpus} Boards=1 SocketsPerBoard=1 \
-CoresPerSocket={specification.cpus} ThreadsPerCore=1 RealMemory={memory}{gres}{features}
-PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={memory // specification.cpus} State=UP
-PartitionName=batch Default=YES MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
-PartitionName=gpu MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
-PartitionName=cpu MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
-PartitionName=debug MaxTime=00:30:00 PriorityTier=20 PreemptMode=OFF
-PartitionName=preempt MaxTime=1-00:00:00 PriorityTier=1 PreemptMode=REQUEUE
-"""
+{resource_lines(specification)}\
+{node_lines(specification)}\
+{partition_lines(specification)}\
+{specification.slurm_conf}"""
+
+
+def site_scripts(specification: Specification) -> list[tuple[str, str, str]]:
+    """Return the scripts of a site: the word of slurm.conf, the name of the file, its text."""
+    both = "#!/bin/sh\n/etc/slurm/task_prolog.sh\nexec /etc/slurm/site_task_prolog.sh\n"
+    return [
+        script
+        for script in (
+            ("Prolog", "prolog.sh", specification.prolog),
+            ("Epilog", "epilog.sh", specification.epilog),
+            ("TaskProlog", "site_task_prolog.sh", specification.task_prolog),
+            ("TaskProlog", "site_tasks.sh", both if specification.task_prolog else ""),
+        )
+        if script[2]
+    ]
 
 
 def slurmdbd_conf() -> str:
@@ -131,8 +224,8 @@ StorageLoc=slurm_acct_db
 """
 
 
-def cgroup_conf(plugins: Plugins) -> str:
-    """Return the text of cgroup.conf.
+def cgroup_conf(plugins: Plugins, own: str = "") -> str:
+    """Return the text of cgroup.conf; own lines come last.
 
     >>> print(cgroup_conf(choose_plugins("26.05.1", cgroup_v1=False)), end="")
     CgroupPlugin=disabled
@@ -142,20 +235,28 @@ def cgroup_conf(plugins: Plugins) -> str:
         lines.append("CgroupMountpoint=/sys/fs/cgroup")
     if plugins.constrain:
         lines += ["ConstrainRAMSpace=yes", "ConstrainSwapSpace=yes", "AllowedSwapSpace=0"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + own
 
 
 def gres_conf(specification: Specification) -> str:
-    """Return the text of gres.conf: GPUs that Slurm schedules and nothing can compute on.
+    """Return the text of gres.conf: GPUs that Slurm schedules and nothing can compute on, and what is only counted.
 
-    >>> print(gres_conf(Specification(nodes=2, gpus_per_node=4)), end="")
+    >>> print(gres_conf(Specification(nodes={"a": {"count": 2, "gres": ["gpu:a100:4", "gpu:l40s:1"]}})), end="")
     NodeName=node[1-2] Name=gpu Type=a100 File=/dev/gpu[0-3]
+    NodeName=node[1-2] Name=gpu Type=l40s File=/dev/gpu4
     """
-    gpus = specification.gpus_per_node
-    if not gpus:
-        return ""
-    files = "/dev/gpu0" if gpus == 1 else f"/dev/gpu[0-{gpus - 1}]"
-    return f"NodeName={node_range(specification.nodes)} Name=gpu Type={specification.features[0]} File={files}\n"
+    text = ""
+    for group_name, group in specification.groups.items():
+        nodes = compress_hostlist(f"node{number}" for number in specification.members[group_name])
+        first = 0
+        for name, kind, number in group.resources:
+            files = None
+            if name == "gpu":
+                files = f"/dev/gpu{first}" if number == 1 else f"/dev/gpu[{first}-{first + number - 1}]"
+                first += number
+            count = None if files else number
+            text += f"NodeName={nodes} Name={name}" + _joined({"Type": kind, "File": files, "Count": count}) + "\n"
+    return text + specification.gres_conf
 
 
 def hosts(specification: Specification) -> str:
@@ -163,29 +264,3 @@ def hosts(specification: Specification) -> str:
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     lines += [f"{specification.address(machine)} {machine}" for machine in specification.machines]
     return "\n".join(lines) + "\n"
-
-
-def task_prolog() -> str:
-    """Return the TaskProlog: as many CPU devices of JAX as a task has GPUs, one without GPUs.
-
-    What it prints as `export NAME=value` becomes part of the task's environment. It leaves a value alone that the
-    job has set, and says nothing in the batch shell, which is no task of a step.
-    """
-    return """\
-#!/bin/bash
-# As many CPU devices of JAX as this task has GPUs: those of the node divided by the tasks on it, one without GPUs.
-[ -n "${JAX_NUM_CPU_DEVICES:-}" ] && exit 0
-[ -n "${SLURM_STEP_TASKS_PER_NODE:-}" ] || exit 0
-node=${SLURM_NODEID:-0}
-IFS=, read -ra groups <<<"$SLURM_STEP_TASKS_PER_NODE"
-for group in "${groups[@]}"; do # 4(x2),3 means 4 tasks on each of two nodes, then 3
-    tasks=${group%%(*}
-    repeat=1
-    [[ $group =~ \\(x([0-9]+)\\) ]] && repeat=${BASH_REMATCH[1]}
-    ((node < repeat)) && break
-    ((node -= repeat))
-done
-devices=$((${SLURM_GPUS_ON_NODE:-0} / tasks))
-((devices > 0)) || devices=1
-echo "export JAX_NUM_CPU_DEVICES=$devices"
-"""

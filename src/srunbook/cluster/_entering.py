@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from srunbook.cluster._configuration import USER, USER_IDS
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._groups import limiting_command, limiting_groups
 from srunbook.cluster._host import CLEAN_ENVIRONMENT
@@ -23,6 +22,9 @@ Whoever inherits a session keyring may read the keys in it, such as a Kerberos t
 
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 """Number of the system call `keyctl`, by architecture."""
+
+ROOT = "root"
+"""The administrator of a cluster, who has every right on its machines and no home below /home."""
 
 AS_USER = 'cd -- "$1" && shift && exec "$@"'
 
@@ -46,7 +48,7 @@ def entering(
         state: The cluster.
         machine: The machine.
         command: What to run.
-        user: As whom; root without it.
+        user: As whom: a user of the cluster, or root with root's login shell. Without it, as root without a shell.
         folder: Where a user's command runs; the user's home by default.
         login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise no file of the
             user is read, so that nothing but the command prints.
@@ -56,8 +58,11 @@ def entering(
         SpecificationError: There is no such user or machine.
         ClusterError: The machine is dead.
     """
-    if user is not None and user not in USER_IDS:
-        raise SpecificationError(f"user {user!r}: the cluster has {' and '.join(USER_IDS)}, as in --user {USER}")
+    users = state.specification.users
+    if user not in (None, ROOT, *users):
+        raise SpecificationError(
+            f"user {user!r}: the cluster has {', '.join(users)} and {ROOT}, as in --user {next(iter(users))}"
+        )
     process = _first_process(state, machine)
     clean = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
     start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}", *limiting_command(state)]
@@ -69,8 +74,17 @@ def entering(
     switch = []
     if user is not None:
         switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--pdeathsig=TERM"]
-        switch += ["--", "bash", "-lc" if login else "-c", AS_USER, "bash", folder or f"/home/{user}"]
+        switch += ["--", "bash", "-lc" if login else "-c", AS_USER, "bash", folder or home_of(user)]
     return [*start, *join, *enter, *leave, *switch, *command]
+
+
+def home_of(user: str) -> str:
+    """Return the home of a user on the cluster.
+
+    >>> home_of("alice"), home_of(ROOT)
+    ('/home/alice', '/root')
+    """
+    return f"/{ROOT}" if user == ROOT else f"/home/{user}"
 
 
 def devices(state: State, machine: str) -> Path:

@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from srunbook.cluster._commands import capture
-from srunbook.cluster._configuration import SECOND_USER
 from srunbook.cluster._daemons import start_daemons
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._groups import clear_groups, limit_processors
 from srunbook.cluster._namespaces import connect, in_network, start_machines
 from srunbook.cluster._processes import kill
-from srunbook.cluster._specification import parse_rate
 from srunbook.cluster._state import State
+from srunbook.cluster._values import parse_rate
+
+__all__ = ["drain", "drop", "fill_disk", "heal", "kill_node", "link", "preempt", "resume", "slow_node"]
 
 NOWHERE = "02:00:00:00:00:ff"
 """A hardware address that no machine has: what is sent there is lost without a word, as behind a broken switch."""
@@ -133,13 +134,23 @@ def _unlink(state: State, fault: dict[str, str]) -> None:
 
 
 def drain(state: State, node: str) -> None:
-    """Drain a node, as an administrator does before a repair: its jobs go on, no new ones start."""
+    """Drain a node, as an administrator does before a repair: its jobs go on, no new ones start.
+
+    Args:
+        state: The cluster.
+        node: The node.
+    """
     _record(state, "drain", node=_node(state, node))
     _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
 
 
 def resume(state: State, node: str) -> None:
-    """Give a drained node back to the scheduler."""
+    """Give a drained node back to the scheduler.
+
+    Args:
+        state: The cluster.
+        node: The node.
+    """
     _administer(state, "scontrol", "update", f"NodeName={_node(state, node)}", "State=RESUME")
     state.faults = [fault for fault in state.faults if fault != {"kind": "drain", "node": node}]
     state.save()
@@ -204,8 +215,15 @@ def preempt(state: State, nodes: Sequence[str] = ()) -> str:
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)
     sizes = [f"--nodes={len(names)}", f"--nodelist={','.join(names)}", "--exclusive", "--mem=0"]
-    command = ["sbatch", "--parsable", f"--job-name={name}", "--partition=batch", "--output=/dev/null", *sizes]
-    result = capture(state, [*command, "--wrap=sleep infinity"], user=SECOND_USER)
+    command = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={name}",
+        f"--partition={state.specification.default_partition}",
+        "--output=/dev/null",
+        *sizes,
+    ]
+    result = capture(state, [*command, "--wrap=sleep infinity"], user=list(state.specification.users)[-1])
     if result.returncode != 0:
         raise ClusterError(f"the job that preempts was refused: {result.stderr.strip()}")
     return re.split(r"[;\s]", result.stdout)[0]

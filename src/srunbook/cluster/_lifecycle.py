@@ -10,17 +10,20 @@ from dataclasses import asdict
 
 from srunbook.cluster._cache import make_folder
 from srunbook.cluster._configuration import choose_plugins
-from srunbook.cluster._daemons import await_idle, node_states, start_daemons, write_files
+from srunbook.cluster._daemons import await_idle, node_states, start_daemons
 from srunbook.cluster._errors import ClusterError, TrustError
 from srunbook.cluster._faults import shape_link
 from srunbook.cluster._groups import limit_processors, make_groups
 from srunbook.cluster._host import check_host, check_root, has_cgroup_v1
 from srunbook.cluster._images import ensure_image
+from srunbook.cluster._mistakes import raise_problems
 from srunbook.cluster._namespaces import connect, destroy, start_machines, start_supervisor
 from srunbook.cluster._progress import Say, say_nothing
 from srunbook.cluster._provision import Provision
+from srunbook.cluster._reading import missing_places
 from srunbook.cluster._room import reported
 from srunbook.cluster._roots import check_mirror, ensure_root
+from srunbook.cluster._signals import ending_in_order
 from srunbook.cluster._specification import Specification
 from srunbook.cluster._state import (
     State,
@@ -30,6 +33,7 @@ from srunbook.cluster._state import (
     read_state,
     running_state,
 )
+from srunbook.cluster._writing import write_files
 
 
 @reported()
@@ -42,6 +46,8 @@ def up(
 ) -> State:
     """Bring a cluster up; it is safe to do so twice, and after an `up` that was interrupted.
 
+    Ctrl-C, SIGTERM and SIGHUP undo what was made so far. After SIGKILL, the next `up` or `down` of that name does.
+
     Args:
         specification: What it is to be.
         provision: What it provides to jobs; by default the running virtual environment.
@@ -52,11 +58,12 @@ def up(
         The record of the cluster, all of whose nodes are idle.
 
     Raises:
-        SpecificationError: The mirror is no URL.
+        SpecificationError: The mirror is no URL, or a folder of the host is not there.
         ClusterError: It cannot be; nothing is left behind.
     """
     if mirror is not None:
         check_mirror(mirror)
+    raise_problems(missing_places(specification), None)
     check_host()
     with _readable_by_all():
         return _up(specification, provision or Provision(), mirror, say)
@@ -73,7 +80,7 @@ def _readable_by_all() -> Iterator[None]:
 
 
 def _up(specification: Specification, provision: Provision, mirror: str | None, say: Say) -> State:
-    root = ensure_root(specification.slurm, mirror=mirror, say=say)
+    root = ensure_root(specification.slurm, specification.packages, mirror=mirror, say=say)
     for image in provision.images if "apptainer" in root.versions else ():
         try:
             ensure_image(root, image, mirror=mirror, say=say)
@@ -96,11 +103,15 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
         started = time.monotonic()
         state = State(specification, root=asdict(root))
         try:
-            _make(state, provision)
+            with ending_in_order():
+                _make(state, provision)
         except BaseException:
             destroy(specification.name)
             raise
-        say(f"{specification.nodes} nodes with Slurm {root.slurm} are idle after {time.monotonic() - started:.1f} s")
+        took = time.monotonic() - started
+        count = len(specification.node_names)
+        nodes = "1 node" if count == 1 else f"{count} nodes"
+        say(f"{nodes} with Slurm {root.slurm} {'is' if count == 1 else 'are'} idle after {took:.1f} s")
         return state
 
 
@@ -133,6 +144,9 @@ def _make(state: State, provision: Provision) -> None:
 def down(name: str) -> bool:
     """Take a cluster down, whatever state it and its record are in; it needs no room on the disk.
 
+    Args:
+        name: Name of the cluster.
+
     Returns:
         Whether there was anything to take down.
 
@@ -148,7 +162,13 @@ def down(name: str) -> bool:
 
 
 def status(name: str) -> dict[str, str]:
-    """Return the states of the nodes of a cluster that is up.
+    """Return the states of the nodes of a cluster that is up, by the name of the node.
+
+    Args:
+        name: Name of the cluster.
+
+    Returns:
+        States in the short words of `sinfo`, such as `idle`, `mix` and `down*`.
 
     Raises:
         ClusterError: It is not up.

@@ -27,8 +27,8 @@ class Limits:
         all_processes: Processes and threads on all its machines.
         memory_mib: Memory of the whole cluster with its files in memory, in MiB.
         shared_mib: Size of /dev/shm, and of /tmp, on each machine of the cluster, in MiB.
-        grouped: Which of `processes` and `memory` hold by a cgroup. Without one, each user has `user_processes`, and
-            only files in memory have a limit.
+        grouped: Which of `processes` and `memory` hold by a cgroup. Without one, each user has `all_processes` on all
+            machines together, and only files in memory have a limit.
     """
 
     processes: int
@@ -62,6 +62,17 @@ class Limits:
         ]
 
 
+def describe_processors(processors: int) -> str:
+    """Return a sentence on what tasks see of the machine's processors.
+
+    >>> print(describe_processors(2))
+    each task is bound to as many CPUs as it asked for, of the 2 that this machine has
+    """
+    if processors == 1:
+        return "all tasks share the one CPU that this machine has: a forgotten --cpus-per-task does not show"
+    return f"each task is bound to as many CPUs as it asked for, of the {processors} that this machine has"
+
+
 def choose_limits(
     specification: Specification, *, memory_mib: int, processors: int = 1, most_processes: int = 32768
 ) -> Limits:
@@ -77,7 +88,8 @@ def choose_limits(
     Limits(processes=4096, all_processes=16384, memory_mib=19200, shared_mib=2400, grouped=())
     """
     memory = int(memory_mib * MEMORY_SHARE)
-    node = min(specification.memory_mib, memory // specification.nodes)
+    claimed = min(group.memory_mib for group in specification.groups.values())
+    node = min(claimed, memory // len(specification.node_names))
     processes = max(PROCESSES, PROCESSES * processors // 16)
     return Limits(
         processes=processes,

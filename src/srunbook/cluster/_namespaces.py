@@ -22,6 +22,13 @@ from srunbook.cluster._processes import children, identity_of, kill, processes_o
 from srunbook.cluster._scripts import MACHINE, SUPERVISOR
 from srunbook.cluster._state import State, folder_of, groups_of_cluster
 
+MOST_LEARNT = 20
+"""Machines that learn each other's hardware addresses by ARP, as on a site; those of a larger cluster are told them.
+
+The kernel keeps what all its networks have learnt in one table of 1024 entries (gc_thresh3), which two clusters share;
+32 machines that all talk to each other fill it. Entries that were told do not count.
+"""
+
 
 def start_supervisor(state: State, lower: str) -> None:
     """Start the process on whose life all others depend; it is on record before it makes anything.
@@ -53,7 +60,7 @@ def start_machines(state: State, names: Sequence[str]) -> None:
     unshare = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--"]
     processes = {}
     for name in names:
-        gpus = state.specification.gpus_per_node if name.startswith("node") else 0
+        gpus = state.specification.group_of(name).gpus if name.startswith("node") else 0
         shared = f"{_limits(state).shared_mib}m"
         script = ["sh", "-c", MACHINE, "sh", name, str(state.space), str(gpus), shared]
         groups = [bind.arguments() for bind in group_binds(state, name)]
@@ -67,15 +74,23 @@ def start_machines(state: State, names: Sequence[str]) -> None:
 
 def connect(state: State, names: Sequence[str]) -> None:
     """Give machines their link and their address in the cluster's network."""
+    specification = state.specification
     outside = "".join(
-        f"link add name v-{name} type veth peer name eth0 netns {state.first_process(name)}\n"
+        f"link add name v-{name} type veth "
+        f"peer name eth0 address {specification.hardware_address(name)} netns {state.first_process(name)}\n"
         f"link set v-{name} master br0 up\n"
         for name in names
     )
     _batch(_first(state), outside)
+    told = "".join(
+        f"neigh replace {specification.address(name)} lladdr {specification.hardware_address(name)} dev eth0 "
+        "nud permanent\n"
+        for name in specification.machines
+        if len(specification.machines) > MOST_LEARNT
+    )
     for name in names:
-        address = state.specification.address(name)
-        _batch(state.first_process(name), f"addr add {address}/24 brd + dev eth0\nlink set eth0 up\n")
+        address = f"addr add {specification.address(name)}/16 brd + dev eth0\nlink set eth0 up\n"
+        _batch(state.first_process(name), address + told)
 
 
 def _batch(process: int, commands: str) -> None:

@@ -21,7 +21,7 @@ from srunbook.cluster._configuration import USER_IDS
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._host import CLEAN_ENVIRONMENT, check_host
 from srunbook.cluster._progress import Say, say_nothing
-from srunbook.cluster._specification import GENERATIONS, NEWEST, suite_of
+from srunbook.cluster._values import GENERATIONS, NEWEST, suite_of
 
 PACKAGES = (
     "slurmctld",
@@ -85,14 +85,15 @@ class Root:
     versions: dict[str, str]
 
 
-def packages(suite: str) -> tuple[str, ...]:
-    """Return the Debian packages of a root."""
-    return PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the Debian packages of a root, with those that a specification adds."""
+    own = PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+    return own + tuple(name for name in sorted(set(more)) if name not in own)
 
 
-def recipe(suite: str) -> str:
+def recipe(suite: str, more: tuple[str, ...] = ()) -> str:
     """Return a hash of all that decides what a root becomes; another hash means another root."""
-    parts = [suite, *packages(suite), FINISH, json.dumps(USER_IDS)]
+    parts = [suite, *packages(suite, more), FINISH, json.dumps(USER_IDS)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
@@ -134,18 +135,18 @@ def check_mirror(mirror: str) -> str:
     return mirror
 
 
-def folder_of(suite: str) -> Path:
+def folder_of(suite: str, more: tuple[str, ...] = ()) -> Path:
     """Return the folder of the root that today's recipe makes of a suite."""
-    return cache_folder() / "roots" / f"{suite}-{recipe(suite)}"
+    return cache_folder() / "roots" / f"{suite}-{recipe(suite, more)}"
 
 
-def find_root(suite: str) -> Root | None:
+def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
     """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished.
 
     Raises:
         TrustError: Another user could have written it.
     """
-    manifest, tree = (trusted(folder_of(suite) / name) for name in ("manifest.json", "root"))
+    manifest, tree = (trusted(folder_of(suite, more) / name) for name in ("manifest.json", "root"))
     try:
         root = read_json(manifest, Root, ValueError)
     except (ValueError, OSError):
@@ -153,11 +154,12 @@ def find_root(suite: str) -> Root | None:
     return replace(root, path=str(tree)) if tree.is_dir() else None
 
 
-def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing) -> Root:
+def ensure_root(slurm: str, more: tuple[str, ...] = (), *, mirror: str | None = None, say: Say = say_nothing) -> Root:
     """Find or make the root of a generation.
 
     Args:
         slurm: Generation, or `newest`.
+        more: Debian packages that it has besides those of every root.
         mirror: Debian mirror; by default that of this machine's apt.
         say: Where progress is told.
 
@@ -167,12 +169,12 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing
         ClusterError: It cannot be made, or holds another generation than was asked for.
     """
     suite = suite_of(slurm)
-    root = find_root(suite)
+    root = find_root(suite, more)
     if root is None:
         check_host(making_root=True)
         url = check_mirror(mirror) if mirror else mirror_of_host()
-        with held(folder_of(suite), wait=True):
-            root = find_root(suite) or _make_root(suite, url, say)
+        with held(folder_of(suite, more), wait=True):
+            root = find_root(suite, more) or _make_root(suite, more, url, say)
     wanted = slurm if slurm in GENERATIONS else ""
     if not root.slurm.startswith(wanted):
         raise ClusterError(
@@ -182,15 +184,15 @@ def ensure_root(slurm: str, *, mirror: str | None = None, say: Say = say_nothing
     return root
 
 
-def _make_root(suite: str, mirror: str, say: Say) -> Root:
+def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root:
     """Make a root in a folder that counts for nothing until its manifest is there."""
-    folder = folder_of(suite)
+    folder = folder_of(suite, more)
     clear_folder(folder)  # what an interrupted making left
     tree = make_folder(folder / "root", 0o755)
     say(f"making a root of Debian {suite} with Slurm, once; this takes a minute or two")
     start = time.monotonic()
     log = cache_folder() / "roots" / f"{suite}.log"
-    include = ",".join(packages(suite))
+    include = ",".join(packages(suite, more))
     bootstrap = ["debootstrap", "--variant=minbase", f"--include={include}", suite, str(tree), mirror]
     if not Path(f"/usr/share/debootstrap/scripts/{suite}").exists():
         bootstrap.append("/usr/share/debootstrap/scripts/sid")
@@ -199,7 +201,7 @@ def _make_root(suite: str, mirror: str, say: Say) -> Root:
         with log.open("wb") as stream:
             for command in (bootstrap, ["sh", "-c", FINISH, "sh", str(tree), *users]):
                 _contained(command, stream)
-        root = _describe(suite, tree)
+        root = _describe(suite, more, tree)
     except (subprocess.CalledProcessError, OSError) as error:
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
         clear_folder(folder)
@@ -241,11 +243,21 @@ def _contained(command: list[str], log: IO[bytes]) -> None:
         raise OSError(f"{command[0]} ended with status {result.returncode}")
 
 
-def _describe(suite: str, tree: Path) -> Root:
-    query = ["chroot", str(tree), "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *packages(suite)]
+def _describe(suite: str, more: tuple[str, ...], tree: Path) -> Root:
+    query = [
+        "chroot",
+        str(tree),
+        "dpkg-query",
+        "--show",
+        "--showformat",
+        "${Package} ${Version}\\n",
+        *packages(suite, more),
+    ]
     result = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True)
     versions = dict(line.split(" ", 1) for line in result.stdout.splitlines())
     match = re.match(r"(?:\d+:)?(\d+\.\d+\.\d+)", versions["slurmd"])
     if not match:
         raise OSError(f"the version of slurmd, {versions['slurmd']!r}, is of no known form")
-    return Root(str(tree), suite, match[1], datetime.now(UTC).isoformat(timespec="seconds"), recipe(suite), versions)
+    return Root(
+        str(tree), suite, match[1], datetime.now(UTC).isoformat(timespec="seconds"), recipe(suite, more), versions
+    )

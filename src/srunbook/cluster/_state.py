@@ -24,7 +24,8 @@ from srunbook.cluster._host import hierarchies
 from srunbook.cluster._limits import Limits
 from srunbook.cluster._processes import boot_identity, identity_of, is_first_within, start_time
 from srunbook.cluster._room import reported
-from srunbook.cluster._specification import Specification, check_name
+from srunbook.cluster._specification import Specification
+from srunbook.cluster._values import check_name
 
 STOP_AT = "SRUNBOOK_CLUSTER_STOP_AT"
 """Environment variable that names a phase at whose end `up` kills itself: for the tests of interruption."""
@@ -91,7 +92,7 @@ class State:
             ClusterError: The disk is full, or it cannot be written for another reason.
         """
         with reported():
-            write_whole(self.folder / "state.json", json.dumps(asdict(self), indent=2) + "\n")
+            write_whole(self.folder / "state.json", json.dumps(asdict(self), indent=2, default=_plain) + "\n")
 
     def enter(self, phase: str) -> None:
         """Record that a phase has ended, and die there where a test asks for it."""
@@ -128,6 +129,13 @@ class State:
         raise ClusterError(f"cluster {name!r} has gone down: clear it away with `srunbook cluster down --name {name}`")
 
 
+def _plain(value: Any) -> Any:
+    """Return the specification as JSON has it, without what has its default."""
+    if isinstance(value, Specification):
+        return value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    raise TypeError(f"a record has no {type(value).__name__}")
+
+
 def folder_of(name: str) -> Path:
     """Return the folder of a cluster.
 
@@ -144,6 +152,9 @@ def groups_of_cluster(name: str, identities: Iterable[str], mounted: Sequence[Pa
 
 def read_state(name: str) -> State | None:
     """Read the record of a cluster, or return None without one.
+
+    Args:
+        name: Name of the cluster.
 
     Raises:
         RecordError: It is broken, or that of another cluster.
@@ -168,6 +179,9 @@ def read_state(name: str) -> State | None:
 def running_state(name: str) -> State:
     """Read the record of a cluster that is up.
 
+    Args:
+        name: Name of the cluster.
+
     Raises:
         ClusterError: It is not up, or its record cannot be used.
     """
@@ -186,6 +200,9 @@ def names() -> list[str]:
 @contextmanager
 def locked(name: str) -> Iterator[None]:
     """Hold off other `up`, `down` and `fault` commands for the same cluster, without waiting.
+
+    Args:
+        name: Name of the cluster.
 
     Raises:
         ClusterError: Another one is at work.

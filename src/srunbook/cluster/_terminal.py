@@ -20,16 +20,16 @@ import signal
 import subprocess
 import sys
 import termios
-import threading
 import tty
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Any, cast
 
 from srunbook.cluster._processes import children
+from srunbook.cluster._signals import handling
 
 STREAMS = ("stdin", "stdout", "stderr")
 PIECE = 65536
@@ -79,9 +79,9 @@ def run_apart(command: Sequence[str], devices: Path, owner: int, *, interactive:
             streams: dict[str, Any] = desk.given
             process = subprocess.Popen(command, **streams, start_new_session=True)
         stack.callback(_end, process)
-        stack.enter_context(_handling(lambda _: desk.copy_size(), signal.SIGWINCH))
-        stack.enter_context(_handling(lambda number: _tell(process, number), signal.SIGINT, signal.SIGQUIT))
-        stack.enter_context(_handling(lambda number: _leave(process, number), signal.SIGHUP, signal.SIGTERM))
+        stack.enter_context(handling(lambda _: desk.copy_size(), signal.SIGWINCH))
+        stack.enter_context(handling(lambda number: _tell(process, number), signal.SIGINT, signal.SIGQUIT))
+        stack.enter_context(handling(lambda number: _leave(process, number), signal.SIGHUP, signal.SIGTERM))
         ended = stack.enter_context(FileIO(os.pidfd_open(process.pid)))
         if interactive:
             stack.callback(_set_modes, termios.tcgetattr(0))
@@ -236,17 +236,3 @@ def _tell(process: subprocess.Popen[bytes], number: int) -> None:
 def _leave(process: subprocess.Popen[bytes], number: int) -> None:
     _tell(process, number)
     sys.exit(128 + number)
-
-
-@contextmanager
-def _handling(action: Callable[[int], None], *numbers: int) -> Iterator[None]:
-    """Handle signals, but those that are ignored, as under nohup; only the main thread can."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, lambda number, _: action(number)) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

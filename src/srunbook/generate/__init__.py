@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 from srunbook.generate._config import parse_config, read_config, settings
-from srunbook.generate._connections import advice, connections
+from srunbook.generate._connections import advice, connections, warning
 from srunbook.generate._errors import JobError
 from srunbook.generate._layers import Layer, ResolvedJob, specify
 from srunbook.generate._profiles import PROFILES
+from srunbook.generate._quoting import conda_activation, quote, quote_place
 from srunbook.generate._render import ScriptLine, explain, render
+from srunbook.generate._rules import rules
 from srunbook.generate._schema import schema
 from srunbook.generate._specification import SCHEMA_URL, JobSpecification
 
@@ -28,12 +30,17 @@ __all__ = [
     "ResolvedJob",
     "ScriptLine",
     "advice",
+    "conda_activation",
     "connections",
     "explain",
     "parse_config",
+    "quote",
+    "quote_place",
     "read_config",
     "render",
+    "rules",
     "schema",
     "settings",
     "specify",
+    "warning",
 ]

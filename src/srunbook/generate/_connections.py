@@ -9,6 +9,12 @@ from srunbook.generate._specification import JobSpecification
 FILES = 1024
 """Files that a process may have open on many systems."""
 
+WARNING = (
+    "each process has about {count} connections, and many systems let it open {files} files: {advice}; "
+    "a program that calls initialize_distributed() may open as many as `ulimit -Hn` says on the nodes"
+)
+"""What `warning` says."""
+
 
 def connections(specification: JobSpecification, devices_per_process: int | None = None) -> int:
     """Count the TCP connections of each process, as `srunbook.distributed.connections` does.
@@ -41,3 +47,9 @@ def advice(specification: JobSpecification) -> str | None:
     if devices is None:
         return "take fewer processes, or have the limit raised (ulimit -Hn)"
     return f"--set devices_per_process={devices} makes it {connections(specification, devices)}"
+
+
+def warning(specification: JobSpecification) -> str | None:
+    """Warn about a job whose processes would open too many files; return None if there are few enough."""
+    way_out = advice(specification)
+    return way_out and WARNING.format(count=connections(specification), files=FILES, advice=way_out)

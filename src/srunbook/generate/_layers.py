@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import reprlib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,17 +14,24 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from srunbook import sites
+from srunbook._yaml import origin_of, shown
 from srunbook.generate._errors import JobError
 from srunbook.generate._patterns import UNSEEN
 from srunbook.generate._profiles import PROFILES
 from srunbook.generate._schema import choices, kinds
 from srunbook.generate._specification import JobSpecification
 
-PAIRS = (("memory_per_cpu", "memory_per_node"), ("virtual_environment", "container_image"))
+PAIRS = (
+    ("memory_per_cpu", "memory_per_node"),
+    ("virtual_environment", "container_image"),
+    ("virtual_environment", "conda_environment"),
+    ("conda_environment", "container_image"),
+)
 """Fields of which a job has only one: a layer that sets it takes back the other from the layers below."""
 
 OTHER_WORDS = {
     "args": "arguments",
+    "conda": "conda_environment",
     "cpus": "cpus_per_node",
     "cpus_per_task": "cpus_per_node",
     "env": "env_vars",
@@ -34,6 +40,7 @@ OTHER_WORDS = {
     "gpus": "gpus_per_node",
     "gres": "gpus_per_node",
     "image": "container_image",
+    "interface": "network_interface",
     "job_name": "name",
     "log": "output",
     "mem": "memory_per_node",
@@ -50,19 +57,6 @@ OTHER_WORDS = {
 
 MAX_PROBLEMS = 20
 """Problems that are reported at once."""
-
-_short = reprlib.Repr()
-_short.maxstring = _short.maxother = 80
-_short.maxlevel = 2
-
-
-def shown(value: Any) -> str:
-    r"""Show a value in a message: short, on one line, with letters that look like ASCII but are not by their numbers.
-
-    >>> print(shown("nodes"), shown("n\N{CYRILLIC SMALL LETTER O}des"), shown("\N{LATIN SMALL LETTER E WITH ACUTE}.py"))
-    'nodes' 'n\u043edes' 'é.py'
-    """
-    return re.sub("[\u0370-\u052f\uff00-\uffef]", lambda letter: ascii(letter[0])[1:-1], _short.repr(value))
 
 
 @dataclass(frozen=True)
@@ -81,10 +75,7 @@ class Layer:
 
     def origin(self, *path: Any) -> str:
         """Return the place of a value, with its line if it has one."""
-        for end in range(len(path), 0, -1):
-            if path[:end] in self.lines:
-                return f"{self.place}:{self.lines[path[:end]]}"
-        return self.place
+        return origin_of(path, self.place, self.lines)
 
 
 @dataclass(frozen=True)

@@ -44,3 +44,13 @@ def quote_place(place: str) -> str:
     if PLAIN.fullmatch(match[2]):
         return f'"{variable}/{match[2]}"'
     return f'"{variable}"/{quote(match[2])}'
+
+
+def conda_activation(environment: str) -> str:
+    """Write the words after `source` that activate a conda environment, for any conda since 4.4 and without its setup.
+
+    >>> print(conda_activation("~/miniforge3/envs/torch-env"))
+    "$HOME/miniforge3/bin/activate" torch-env
+    """
+    conda, _, name = environment.rpartition("/envs/")
+    return f"{quote_place(f'{conda}/bin/activate')} {quote(name)}"

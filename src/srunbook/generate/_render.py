@@ -10,7 +10,7 @@ from srunbook.generate._connections import advice, connections
 from srunbook.generate._errors import JobError
 from srunbook.generate._layers import ResolvedJob
 from srunbook.generate._patterns import NO_CONTROL
-from srunbook.generate._quoting import quote, quote_place
+from srunbook.generate._quoting import conda_activation, quote, quote_place
 from srunbook.generate._specification import JobSpecification
 from srunbook.generate._template import Context, RenderedLine, rendered, source
 
@@ -25,7 +25,7 @@ COMMENT_COLUMN = 18
 
 PLAIN_FIELDS = (
     *("time_limit", "partition", "account", "qos", "constraint", "nodes", "memory_per_cpu", "memory_per_node"),
-    *("exclusive", "requeue", "coordinator_port"),
+    *("exclusive", "requeue", "coordinator_port", "network_interface"),
 )
 """Fields that the template takes as they are: their patterns let no character through that bash would act upon."""
 
@@ -109,12 +109,13 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
     program = [quote(word) for word in (one.script, *one.arguments)]
     exports = [f"export {name}={quote(text)}" for name, text in one.env_vars.items()]
     venv, image = quote_place(one.virtual_environment or ""), quote_place(one.container_image or "")
+    conda = one.conda_environment and conda_activation(one.conda_environment)
     folder, _, file = one.output.rpartition("/")
     return {
         **{name: getattr(one, name) for name in PLAIN_FIELDS},
         "summary": summary(one),
         "made_by": made_by,
-        "odd_words": any(ODD.search(text) for text in [*program, *exports, venv, image]),
+        "odd_words": any(ODD.search(text) for text in [*program, *exports, venv, image, conda or ""]),
         # Slurm
         "job_name": one.job_name,
         "output_file": file,
@@ -130,6 +131,7 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
         "log_file": file.replace("%j", "${SLURM_JOB_ID}").replace("%x", "${SLURM_JOB_NAME}"),
         "modules": "\n".join(f"module load {quote(name)}" for name in one.modules_to_load),
         "venv": one.virtual_environment and venv,
+        "conda": conda,
         "image": one.container_image and image,
         "exports": "\n".join(exports),
         # the framework

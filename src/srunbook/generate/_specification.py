@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from srunbook import sites
 from srunbook.generate import _patterns as patterns
+from srunbook.generate._contradictions import contradiction
 from srunbook.generate._profiles import PROFILES
 from srunbook.generate._variables import taken
 
@@ -153,6 +154,14 @@ class JobSpecification(BaseModel):
         description="Features of the nodes, joined by & (and) or | (or); at most 256 characters.",
         examples=["a100"],
     )
+    network_interface: str | None = Field(
+        default=None,
+        pattern=patterns.INTERFACES,
+        max_length=256,
+        description="Network interface between the nodes, or several with commas, as `ip -brief address` shows them on "
+        "a node: for NCCL and for gloo under PyTorch, which choose by themselves without it.",
+        examples=["ib0"],
+    )
     modules_to_load: list[Annotated[str, Field(pattern=patterns.MODULE, max_length=128)]] = Field(
         default_factory=list,
         max_length=64,
@@ -165,6 +174,14 @@ class JobSpecification(BaseModel):
         max_length=patterns.MAX_TEXT,
         description="Virtual environment of Python that all nodes see. It may begin with ~ or a variable.",
         examples=["~/jax-env"],
+    )
+    conda_environment: str | None = Field(
+        default=None,
+        pattern=patterns.CONDA,
+        max_length=patterns.MAX_TEXT,
+        description="Conda environment that all nodes see, with the folder of conda before /envs/, as `conda env list` "
+        "shows it. It may begin with ~ or a variable.",
+        examples=["~/miniforge3/envs/torch-env"],
     )
     container_image: str | None = Field(
         default=None,
@@ -252,89 +269,7 @@ class JobSpecification(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> JobSpecification:
-        for key, wrong, text in self._rules():
-            if wrong:
-                raise PydanticCustomError("contradiction", "{text}", {"key": key, "text": text})
+        found = contradiction(self)
+        if found:
+            raise PydanticCustomError("contradiction", "{text}", {"key": found[0], "text": found[1]})
         return self
-
-    def _rules(self) -> list[tuple[str, bool, str]]:
-        """List each field that may contradict others, whether it does, and what to say then."""
-        share = self.cpus_per_node // self.processes
-        file = self.output.rpartition("/")[2].replace("%x", self.job_name).replace("%j", "4294967295")
-        return [
-            ("time_limit", not self.seconds, "is no time at all. Give the job some"),
-            (
-                "signal",
-                int((self.signal or "@0").partition("@")[2]) >= max(1, self.seconds),
-                f"comes before the job: the time limit is {self.time_limit}, {self.seconds} seconds. "
-                "Take fewer seconds, or a longer time_limit",
-            ),
-            (
-                "output",
-                len(file) > patterns.MAX_FILE_NAME,
-                f"makes a file name of {len(file)} letters, and Linux takes at most {patterns.MAX_FILE_NAME}. Take a "
-                "shorter one, as in output: logs/%x_%j.out",
-            ),
-            (
-                "gpus_per_node",
-                str(self.gpus_per_node).lower().startswith("gpu:"),
-                "names no type of GPU before its colon. Write the number alone, or a type, as in a100:4",
-            ),
-            (
-                "virtual_environment",
-                ":" in (self.virtual_environment or ""),
-                "has a colon, which ends a folder in PATH. Move the environment to a folder without one",
-            ),
-            (
-                "gpus_per_node",
-                self.platform == "cpu" and bool(self.gpus),
-                "goes with platform: gpu, and platform is cpu. Change one of them",
-            ),
-            (
-                "platform",
-                self.platform == "gpu" and not self.gpus,
-                "needs GPUs: add gpus_per_node, as in gpus_per_node: 4",
-            ),
-            (
-                "framework",
-                self.framework == "gloo" and self.platform == "gpu",
-                "computes on CPUs only: take torchrun for GPUs, or platform: cpu",
-            ),
-            (
-                "memory_per_node",
-                bool(self.memory_per_node and self.memory_per_cpu),
-                "cannot go with memory_per_cpu: Slurm takes only one of them. Remove the other",
-            ),
-            (
-                "container_image",
-                bool(self.container_image and self.virtual_environment),
-                "cannot go with virtual_environment: Python comes from only one of them. Remove the other",
-            ),
-            (
-                "processes_per_node",
-                self.cpus_per_node % self.processes != 0,
-                f"makes {self.processes} processes on a node, which cannot share {self.cpus_per_node} CPUs evenly. "
-                f"Take cpus_per_node: {max(1, share) * self.processes}",
-            ),
-            (
-                "processes_per_node",
-                bool(self.gpus) and self.gpus % self.processes != 0,
-                f"makes {self.processes} processes on a node, which cannot share {self.gpus} GPUs evenly. "
-                f"Take processes_per_node: {self.gpus}",
-            ),
-            (
-                "devices_per_process",
-                self.devices_per_process is not None and (self.framework != "jax" or self.platform == "gpu"),
-                "is only for JAX on CPUs. Remove it",
-            ),
-            (
-                "devices_per_process",
-                self.devices_per_process is not None and self.devices_per_process > max(1, share),
-                f"is more than the {share} CPUs of a process. Take at most {share}",
-            ),
-            (
-                "name",
-                self.framework == "lightning" and self.job_name in ("bash", "interactive"),
-                "makes Lightning ignore Slurm: it takes a job of that name for an interactive one. Take another name",
-            ),
-        ]

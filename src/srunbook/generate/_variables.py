@@ -81,20 +81,28 @@ LAUNCHER_NAMES = frozenset(
 """Variables that Slurm or the launcher set in each process, whatever the job says."""
 
 
+ALLOWED = frozenset({"SLURM_COORDINATOR_ADDRESS"})
+"""Variables that look like Slurm's, and that a job may set."""
+
+TAKEN: tuple[tuple[frozenset[str], str | None, str], ...] = (
+    (BASH_NAMES, "BASH", "the shell sets it"),
+    (SCRIPT_NAMES, None, "the script uses that name itself"),
+    (LAUNCHER_NAMES, None, "it is set for each process: see coordinator_port for MASTER_PORT"),
+    (frozenset({"JAX_NUM_CPU_DEVICES"}), None, "see devices_per_process"),
+    (frozenset(), "SLURM_", "Slurm sets it"),
+)
+"""Names, what other names begin with, and why a job must not set them; the first that fits is told."""
+
+
 def taken(name: str) -> str | None:
     """Say who sets a variable that a job must not set; return None for any other.
 
     >>> taken("PATH"), taken("OMP_NUM_THREADS")
     ('the shell sets it', None)
     """
-    if name in BASH_NAMES or name.startswith("BASH"):
-        return "the shell sets it"
-    if name in SCRIPT_NAMES:
-        return "the script uses that name itself"
-    if name in LAUNCHER_NAMES:
-        return "it is set for each process: see coordinator_port for MASTER_PORT"
-    if name == "JAX_NUM_CPU_DEVICES":
-        return "see devices_per_process"
-    if name.startswith("SLURM_") and name != "SLURM_COORDINATOR_ADDRESS":
-        return "Slurm sets it"
+    if name in ALLOWED:
+        return None
+    for names, beginning, reason in TAKEN:
+        if name in names or (beginning and name.startswith(beginning)):
+            return reason
     return None

@@ -73,6 +73,28 @@ def check_steps(initial: Any, steps: Any) -> None:
     _check_sums(matrix, 1 + ROUNDING, "steps", f"each row sums to 1 or less, {example}")
 
 
+def check_ends(steps: Any, ends: Any) -> None:
+    """Refuse probabilities of absorption that do not fit those of the steps.
+
+    Raises:
+        ValueError: There is not one for each state, one is negative, or one does not sum to 1 with its row.
+    """
+    if jnp.shape(ends) != jnp.shape(steps)[:1]:
+        raise ValueError(f"ends has the shape {jnp.shape(ends)}; needed is {jnp.shape(steps)[:1]}, one for each state")
+    if not _known(steps, ends):
+        return
+    probabilities = np.asarray(ends, float)
+    sums = probabilities + np.asarray(steps, float).sum(axis=1)
+    wrong = np.flatnonzero(~(probabilities >= -ROUNDING) | ~(abs(sums - 1) <= ROUNDING))
+    if len(wrong):
+        state = int(wrong[0])
+        raise ValueError(
+            f"ends has {probabilities[state]:.6g} at {state}, and its row of steps sums to "
+            f"{sums[state] - probabilities[state]:.6g}; they are 0 or more and sum to 1, as in "
+            "steps=[[0.5, 0.3], [0.0, 0.9]], ends=[0.2, 0.1]"
+        )
+
+
 def check_positive(name: str, value: Any, example: str, *, most: float = np.inf) -> None:
     """Refuse numbers that are not larger than 0, not finite, or larger than the most."""
     if not _known(value):

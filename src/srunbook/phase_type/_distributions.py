@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from srunbook.phase_type._checks import check_positive, check_rates, check_shapes, check_steps
+from srunbook.phase_type._checks import check_ends, check_positive, check_rates, check_shapes, check_steps
 from srunbook.phase_type._series import log_series
 
 HALF = math.log(0.5)
@@ -234,8 +234,9 @@ class Continuous:
     def poisson_count(self, rate: Any) -> Discrete:
         """Count the events of a Poisson process until absorption, plus 1 (Hobolth, Siri-Jegousse and Bladt 2019).
 
-        Its chain is an inverse matrix, whose probabilities of ending are what rows lack to 1: where one is as small as
-        rounding, it has no digits.
+        With T the rates and t = -T 1 those of absorption, the next event comes before it, from state i in state j, with
+        the probability P_ij, P = r (r I - T)^-1, and after it with the probability (r I - T)^-1 t, which is not taken
+        from the rows of P: where it is small, 1 - P 1 has no digits.
 
         Args:
             rate: Events per unit of time.
@@ -245,7 +246,8 @@ class Continuous:
         """
         check_positive("rate", rate, "poisson_count(1.5)")
         m = len(self.initial)
-        return Discrete(self.initial, jnp.linalg.inv(jnp.eye(m, dtype=self.rates.dtype) - self.rates / rate))
+        steps = jnp.linalg.inv(jnp.eye(m, dtype=self.rates.dtype) - self.rates / rate)
+        return Discrete(self.initial, steps, steps @ (_missing(-self.rates) / rate))
 
 
 @_tree
@@ -255,8 +257,9 @@ class Discrete:
 
     Args:
         initial: Probabilities of the states at first, shape (m,), with sum 1.
-        steps: Probabilities of going from state to state, shape (m, m). What is missing to a row sum of 1 is the
-            probability of absorption.
+        steps: Probabilities of going from state to state, shape (m, m).
+        ends: Probabilities of absorption from each state, shape (m,). Otherwise they are what the rows of `steps` lack
+            to 1, and where one is as small as rounding, it has no digits.
 
     Raises:
         ValueError: The shapes do not fit together, or, where values are known and not traced, they are no
@@ -265,13 +268,18 @@ class Discrete:
 
     initial: Array
     steps: Array
+    ends: Array | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no chain."""
         check_shapes(self.initial, self.steps, "steps")
         check_steps(self.initial, self.steps)
+        if self.ends is not None:
+            check_ends(self.steps, self.ends)
 
     def _ends(self) -> Array:
+        if self.ends is not None:
+            return _not_negative(self.ends)
         return _missing(jnp.eye(len(self.initial), dtype=self.steps.dtype) - self.steps)
 
     def _series(self, k: Any, initial: Array, matrix: Array, ends: Array) -> Array:

@@ -51,7 +51,7 @@ def geometric(probability: Any) -> Discrete:
     """Return the number of trials until the first success: (1 - p)^(k-1) p."""
     check_positive("probability", probability, "geometric(0.5)", most=1)
     p = jnp.asarray(probability, jnp.result_type(float, probability))
-    return Discrete(jnp.ones(1, p.dtype), jnp.reshape(1 - p, (1, 1)))
+    return Discrete(jnp.ones(1, p.dtype), jnp.reshape(1 - p, (1, 1)), jnp.reshape(p, (1,)))
 
 
 def _lineages(samples: int) -> Array:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 
 from srunbook.slurm._errors import SlurmParseError
 from srunbook.slurm._hostlist import expand_hostlist
 
-SACCT_FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "NNodes", "NTasks", "Elapsed", "NodeList")
+SACCT_FIELDS = (
+    "JobID",
+    "JobIDRaw",
+    "State",
+    "ExitCode",
+    "NNodes",
+    "NTasks",
+    "Elapsed",
+    "NodeList",
+    "Partition",
+    "End",
+)
 """Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobIDRaw,...`. Users write no text into any of these."""
 
 REQUIRED = ("JobID", "State", "ExitCode")
@@ -18,7 +29,22 @@ JOB_ID = re.compile(r"([1-9][0-9]{0,9})(?:[_+](?:0|[1-9][0-9]{0,9}))?")
 ROW_ID = re.compile(r"([0-9]+(?:[_+][0-9]+|_\[[0-9,:%.-]+\])?)(?:\.([\w+]+))?", re.ASCII)
 STATE = re.compile(r"\S+|CANCELLED by \S+")
 EXAMPLE = "17.0|17.0|COMPLETED|0:0|2|2|00:01:30|node[1-2]"
-NOT_ENDED = ("PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+NOT_ENDED = (
+    "PENDING",
+    "RUNNING",
+    "REQUEUED",
+    "RESIZING",
+    "SUSPENDED",
+    "COMPLETING",
+    "CONFIGURING",
+    "SIGNALING",
+    "STAGE_OUT",
+    "STOPPED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,7 @@ class SacctRow:
         elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
         node_list: Host list of its nodes; empty where there are none yet.
         raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.
+        columns: Text of each column as sacct printed it.
     """
 
     job_id: str
@@ -51,6 +78,7 @@ class SacctRow:
     elapsed: str = ""
     node_list: str = ""
     raw_id: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def identity(self) -> str:
@@ -60,12 +88,37 @@ class SacctRow:
     @property
     def ended(self) -> bool:
         """Tell whether the row is of something that is over and does not begin again."""
-        return self.state not in NOT_ENDED
+        return is_over(self.state)
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether accounting has heard of the start as well as of the end.
+
+        A busy controller may report the end first. Until the start arrives, the row lacks the partition, the end or
+        some of the nodes, and sacct calls the job `allocation`.
+        """
+        if "" in (self.columns.get("Partition") if not self.step else None, self.columns.get("End")):
+            return False
+        if self.columns.get("End") == "Unknown":
+            return False
+        try:
+            return self.step != "" or not self.node_list or self.nodes in (None, len(self.hosts))
+        except SlurmParseError:
+            return True  # later it will not read better
 
     @property
     def hosts(self) -> list[str]:
         """Return the names of its nodes."""
         return expand_hostlist(self.node_list)
+
+
+def is_over(state: str) -> bool:
+    """Tell whether a state, as sacct and squeue name it, is that of a job that has ended and does not begin again.
+
+    >>> [is_over(state) for state in ("COMPLETED", "PREEMPTED", "COMPLETING", "PENDING")]
+    [True, True, False, False]
+    """
+    return state not in NOT_ENDED
 
 
 def is_job_id(text: str) -> bool:
@@ -154,17 +207,19 @@ def _refusal(row: str, problem: str) -> SlurmParseError:
     return SlurmParseError("row of sacct", row, 0, problem, EXAMPLE)
 
 
-def parse_sacct(text: str) -> list[SacctRow]:
+def parse_sacct(text: str, delimiter: str = "|") -> list[SacctRow]:
     r"""Read the output of `sacct --parsable2`, with its header line.
 
     Args:
         text: The output. The columns JobID, State and ExitCode have to be in it; their order does not matter.
+        delimiter: What separates two columns, as given to `sacct_command`.
 
     Returns:
         The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
 
     Raises:
-        SlurmParseError: The header lacks a column, a row has another form, or a step comes before its job.
+        SlurmParseError: The header lacks a column, a row has another form, a step comes before its job, or the last row
+            has no line break: the output was cut there, and rows may be missing.
 
     >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
     >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
@@ -173,11 +228,13 @@ def parse_sacct(text: str) -> list[SacctRow]:
     header = text.partition("\n")[0]
     if not header:
         return []
-    names = header.split("|")
+    names = header.split(delimiter)
     missing = [name for name in REQUIRED if name not in names]
     if missing:
         raise SlurmParseError("header of sacct", header, 0, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
-    rows = [_row(columns) for columns in parse_sacct_columns(text)]
+    if not text.endswith("\n"):
+        raise _refusal(text.rpartition("\n")[2], "it breaks off without a line break")
+    rows = [_row(columns) for columns in parse_sacct_columns(text, delimiter)]
     jobs: set[str] = set()
     for row in rows:
         if not row.step:
@@ -213,6 +270,7 @@ def _row(row: dict[str, str]) -> SacctRow:
         elapsed=row.get("Elapsed", ""),
         node_list="" if " " in node_list else node_list,  # `None assigned`
         raw_id=row.get("JobIDRaw", "").partition(".")[0],
+        columns=row,
     )
 
 

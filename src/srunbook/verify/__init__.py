@@ -6,6 +6,8 @@ printed. What could not be checked is "not proven", which is not "passed".
 
 from __future__ import annotations
 
+from srunbook._text import printable
+from srunbook.slurm import ask_sacct
 from srunbook.verify._artefacts import Artefacts, collect, write_accounting
 from srunbook.verify._causes import Cause
 from srunbook.verify._form import ResultsForm
@@ -13,11 +15,9 @@ from srunbook.verify._judge import judge
 from srunbook.verify._launches import RankRun
 from srunbook.verify._logs import Log, parse_log
 from srunbook.verify._places import TargetError
-from srunbook.verify._report import Check, Outcome, Report, printable
-from srunbook.verify._sacct import Accounting, ask_sacct
+from srunbook.verify._report import Check, Outcome, Report
 
 __all__ = [
-    "Accounting",
     "Artefacts",
     "Cause",
     "Check",

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from srunbook._files import read_whole, write_whole
+from srunbook._text import read_lines
 from srunbook.ranklog import RankStart
-from srunbook.slurm import SlurmParseError, is_job_id, leading_number, parse_sacct
+from srunbook.slurm import (
+    Accounting,
+    OutputFiles,
+    SlurmParseError,
+    ask_outputs,
+    ask_sacct,
+    is_job_id,
+    leading_number,
+    parse_sacct,
+)
 from srunbook.verify._form import METRICS
 from srunbook.verify._logs import Log
 from srunbook.verify._places import Places, TargetError, numbers_in
-from srunbook.verify._reading import read_lines
-from srunbook.verify._sacct import Accounting, ask_sacct
 
 SACCT_SUMMARY = "sacct_summary.txt"
 LARGEST_SUMMARY = 2**24
@@ -65,7 +74,13 @@ def _numbers(job: str, accounting: Accounting) -> list[str]:
     return [number for number in dict.fromkeys(numbers) if is_job_id(number)]
 
 
-def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Accounting] = ask_sacct) -> Artefacts:
+def collect(
+    target: str,
+    *,
+    folder: Path | None = None,
+    ask: Callable[[str], Accounting] = ask_sacct,
+    outputs: Callable[[str], Mapping[str, OutputFiles]] = ask_outputs,
+) -> Artefacts:
     """Collect what a job left behind.
 
     Args:
@@ -73,6 +88,7 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
             folder of results.
         folder: Where the job was submitted; the current folder by default.
         ask: Returns the accounting of a job, given its number.
+        outputs: Returns the files that a job writes to by number, as Slurm tells them; empty where it does not.
 
     Raises:
         TargetError: The target is neither a folder nor the number of a job, a job has several folders of results or a
@@ -83,10 +99,11 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
     places = Places(here)
     if is_job_id(target):
         accounting = ask(target).of(target)
+        told = _told(target, accounting, outputs)
         elements = [part for part in accounting.parts if "_" in part and leading_number(part) == target]
         if not elements:
-            return _of_job(target, accounting, places)
-        parts = tuple(_of_job(part, accounting.parts[part], places) for part in elements)
+            return _of_job(target, accounting, places, told)
+        parts = tuple(_of_job(part, accounting.parts[part], places, told) for part in elements)
         return Artefacts(target, accounting, parts=parts)
     results = here / target
     if "\0" in target or not target or not results.is_dir():
@@ -94,22 +111,37 @@ def collect(target: str, *, folder: Path | None = None, ask: Callable[[str], Acc
             f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
             "results/ddp_cpu_17"
         )
-    return _of_folder(results if results.name not in ("", "..") else results.resolve(), places, ask)
+    return _of_folder(results if results.name not in ("", "..") else results.resolve(), places, ask, outputs)
 
 
-def _of_job(job: str, accounting: Accounting, places: Places) -> Artefacts:
+Told = Callable[[], Mapping[str, Path]]
+
+
+def _told(job: str, accounting: Accounting, outputs: Callable[[str], Mapping[str, OutputFiles]]) -> Told:
+    """Return what asks Slurm for the logs of a job that it knows, once and not before that is needed."""
+    known = accounting.source == "sacct" and bool(accounting.rows)
+    return cache(lambda: {part: Path(files.output) for part, files in (outputs(job) if known else {}).items()})
+
+
+def _of_job(job: str, accounting: Accounting, places: Places, told: Told) -> Artefacts:
     numbers = _numbers(job, accounting)
     results = places.results_of(job, numbers)
-    logs, searched = places.logs_of(numbers, results)
+    logs, searched = places.logs_of(numbers, results, told)
     return _with_results(Artefacts(job, accounting, logs, searched, results))
 
 
-def _of_folder(results: Path, places: Places, ask: Callable[[str], Accounting]) -> Artefacts:
+def _of_folder(
+    results: Path,
+    places: Places,
+    ask: Callable[[str], Accounting],
+    outputs: Callable[[str], Mapping[str, OutputFiles]],
+) -> Artefacts:
     logs, searched = places.logs_of([], results)
     job, accounting = _named(results.resolve(), logs, ask)
     numbers = _numbers(job, _or_summary(accounting, results, job)) if job else []
     if not logs:
-        logs, searched = places.logs_of(numbers, results)
+        told = _told(job, accounting, outputs) if job else dict
+        logs, searched = places.logs_of(numbers, results, told)
     artefacts = _with_results(Artefacts(job, accounting, logs, searched, results))
     if job is None and not logs and artefacts.metrics is None:
         raise TargetError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -31,6 +32,11 @@ NEXT = {
     Cause.FAILED: "the first error in its log is the one to read: grep -n -m1 -i error {log}",
 }
 """What to do, by cause."""
+
+WITHOUT_LOG = (
+    "its log, which was not found here, has the first error: sacct -j {job} --format=WorkDir%100 says where it was "
+    "submitted"
+)
 
 STATUSES = {
     75: "a program that stops at a signal saves and ends with 75: submit it again, with the same --checkpoint-dir",
@@ -168,11 +174,20 @@ def _worst(rows: Iterable[SacctRow]) -> Cause:
 
 def _next(cause: Cause, artefacts: Artefacts, row: SacctRow) -> str:
     """Say what to do about a row of sacct."""
-    log = artefacts.logs[0].name if artefacts.logs else f"slurm-{artefacts.job}.out"
-    if artefacts.results is not None and artefacts.results.name:  # what failed says so in the job's own error file
-        log = str(artefacts.results.with_name(f"{artefacts.results.name}.err"))
     text = STATUSES.get(row.exit_code, NEXT[cause]) if cause is Cause.FAILED else NEXT[cause]
-    return text.format(job=artefacts.job, log=log)
+    log = _log(artefacts)
+    if "{log}" in text and log is None:
+        text = WITHOUT_LOG
+    return text.format(job=artefacts.job, log=log and shlex.quote(log))
+
+
+def _log(artefacts: Artefacts) -> str | None:
+    """Return the path of the file that says why a job failed, or None where no such file was found."""
+    results = artefacts.results
+    errors = results.with_name(f"{results.name}.err") if results is not None and results.name else None
+    if errors is not None and errors.is_file():  # what failed says so in the job's own error file
+        return str(errors)
+    return artefacts.logs[0].name if artefacts.logs else None
 
 
 def _again(job: str | None) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from srunbook.ranklog import RankEnd, RankStart
-from srunbook.slurm import SacctRow, SlurmParseError, leading_number
+from srunbook.slurm import Accounting, SacctRow, SlurmParseError, leading_number
 from srunbook.verify._logs import Log
-from srunbook.verify._sacct import Accounting
 
 
 @dataclass(frozen=True)

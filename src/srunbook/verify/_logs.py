@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from srunbook._text import read_lines
 from srunbook.ranklog import RankEnd, RankLineError, RankStart, parse_rank_lines
-from srunbook.verify._reading import read_lines
 
 EPOCH = re.compile(r"\bepoch (\d{1,9})/(\d{1,9})  +(\S.*)", re.ASCII)
 """A line of rank 0: `epoch 3/10  train_loss 0.123456  val_loss 0.123456  val_mae 3.21  val_rmse 4.56`."""

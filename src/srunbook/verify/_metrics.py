@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from srunbook._text import LONGEST_LINE, read_lines
 from srunbook.verify._epochs import SHOWN, Epochs
 from srunbook.verify._form import ResultsForm
 from srunbook.verify._logs import Log
-from srunbook.verify._reading import LONGEST_LINE, read_lines
 
 
 class MetricsError(ValueError):

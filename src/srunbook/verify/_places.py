@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -54,8 +54,15 @@ class Places:
             raise TargetError(f"{found[0]} is a link to {found[0].resolve()}, the folder of another job: give that one")
         return found[0] if found else None
 
-    def logs_of(self, numbers: Iterable[str], results: Path | None) -> tuple[tuple[Log, ...], tuple[str, ...]]:
+    def logs_of(
+        self, numbers: Iterable[str], results: Path | None, told: Callable[[], Mapping[str, Path]] = dict
+    ) -> tuple[tuple[Log, ...], tuple[str, ...]]:
         """Read the logs of the ranks, or else that of the whole job; return the names that were looked for, too.
+
+        Args:
+            numbers: The numbers by which the job is known.
+            results: Its folder of results, or None.
+            told: Returns the path that Slurm tells of each number.
 
         Raises:
             OSError: A log cannot be read, or is no regular file.
@@ -65,7 +72,9 @@ class Places:
             found = sorted((int(match[1]), path) for path, match in ranks if match)
             if found:
                 return tuple(read_log(path, str(path), rank) for rank, path in found), ()
-        places = [results.with_name(f"{results.name}.out")] if results and results.name else []
+        numbers, known = list(numbers), told()
+        places = [self._shown(known[number]) for number in numbers if number in known]
+        places += [results.with_name(f"{results.name}.out")] if results and results.name else []
         for number in numbers:
             beside, here, below = (outputs.get(number, []) for outputs in self._outputs)
             usual = [self.here / f"slurm-{number}.out", self.here / "logs" / f"slurm-{number}.out"]
@@ -73,9 +82,23 @@ class Places:
             named = [path for path in (*here, *below) if not re.fullmatch(r"slurm-[0-9]+_[0-9]+\.out", path.name)]
             places += [*beside, *usual, *named]
         places = list(dict.fromkeys(places))
-        log = next((path for path in places if path.is_file()), None)
+        log = next(filter(_is_file, places), None)
         expected = [results / "rank_0.log"] if results else []
         return (read_log(log, str(log), None),) if log else (), tuple(map(str, [*expected, *places]))
+
+    def _shown(self, path: Path) -> Path:
+        """Return a path as it is named from here."""
+        try:
+            return self.here / path.relative_to(self.here.resolve())
+        except ValueError:
+            return path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, or a folder of another user
+        return False
 
 
 def _by_number(folder: Path, ending: str) -> dict[str, list[Path]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from srunbook._files import write_whole
+from srunbook._text import printable
 from srunbook.verify._causes import NOT_OVER, Cause
 
 SUMMARY = "EXECUTION_SUMMARY.md"
@@ -170,11 +171,6 @@ def as_check(report: Report) -> Check:
     cause = None if report.cause is Cause.NOT_PROVEN else report.cause
     evidence = f"{deciding.name}: {deciding.evidence}"
     return Check(report.job or "", outcome, evidence, cause, deciding.next_step or f"srunbook verify {report.job}")
-
-
-def printable(text: str) -> str:
-    """Escape what could move a terminal's cursor, or is not text: much of it comes out of files."""
-    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
 
 
 def _cell(text: str) -> str:

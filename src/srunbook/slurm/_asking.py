@@ -1,17 +1,42 @@
-"""Ask sacct: the one place of this room that starts a program."""
+"""Ask sacct about a job, and wait until it knows the whole of one that has ended."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
-from srunbook.slurm import SacctRow, SlurmParseError, leading_number, parse_sacct, sacct_command, split_attempts
+from srunbook.slurm._accounting import (
+    SACCT_FIELDS,
+    SacctRow,
+    is_over,
+    leading_number,
+    parse_sacct,
+    sacct_command,
+    split_attempts,
+)
+from srunbook.slurm._errors import SlurmParseError
 
 LAG = 10.0
 """Seconds by which accounting may lag the end of a job before it is believed."""
+
+PAUSE = 0.3
+"""Seconds between two questions."""
+
+
+class Done(Protocol):
+    """What a command of Slurm came to: a `subprocess.CompletedProcess[str]`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[[list[str]], Done]
+"""Runs a command of Slurm, in this place or on another machine; raises OSError where it cannot."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +90,8 @@ class Accounting:
 
     @property
     def settled(self) -> bool:
-        """Tell whether accounting names all nodes that it counts, as it does once it has heard of the job's start."""
-        try:
-            jobs = [row for row in self.last if not row.step and row.node_list]
-            return all(row.nodes in (None, len(row.hosts)) for row in jobs)
-        except SlurmParseError:
-            return True  # later it will not read better
+        """Tell whether accounting has heard of both the start and the end of all parts."""
+        return all(row.settled for row in self.last)
 
     def chosen(self, job: str) -> list[str]:
         """Name the parts that a number means: one of them, all of a job, or the one that Slurm gave that number."""
@@ -92,71 +113,71 @@ class Accounting:
         return replace(self._at(places, self.text.split("\n")), foreign=foreign) if foreign else self
 
 
-def ask_sacct(job: str) -> Accounting:
+def ask_accounting(job: str, run: Run, *, more: Sequence[str] = (), patience: float = LAG) -> Accounting:
     """Ask sacct about a job, with all attempts of one that was requeued.
 
-    Accounting lags the end of a job: this asks again, for up to 10 seconds, while a job that has left the queue has
-    not ended in accounting, or while accounting has not heard of all its nodes.
+    Accounting lags the end of a job. While a job that is not in the queue has no rows that are final, this asks
+    again. It returns at once for a job that waits or runs, and for one that neither squeue nor sacct knows.
 
     Args:
         job: Number of the job, of an element of an array or of a component of a heterogeneous job. Of the latter,
             accounting tells all components.
+        run: Runs a command of Slurm.
+        more: Columns to ask for besides `SACCT_FIELDS`. Users may have written into them: the columns of `text` are
+            then separated by something that nobody can guess.
+        patience: Seconds to wait until the rows are final.
 
     Returns:
         What accounting says; where nobody could be asked, `problem` says why.
     """
-    clusters = os.environ.get("SLURM_CLUSTERS", "")
-    if "," in clusters or clusters == "all":
-        return Accounting(problem=f"SLURM_CLUSTERS={clusters}: each of these may have a job {job}; name one cluster")
-    deadline = time.monotonic() + LAG
+    deadline = time.monotonic() + patience
+    delimiter = f"|{os.urandom(16).hex()}|" if more else "|"
     whole = leading_number(job) if "+" in job else job
     while True:
-        found = _ask_once(whole)
+        found = _ask_once(whole, run, [*SACCT_FIELDS, *more], delimiter)
         leader = next((leading_number(row.job_id) for row in found.rows if "+" in row.job_id), whole)
         if leader != whole:  # the number that Slurm gave one of the components
             whole = leader
             continue
         if found.problem or (found.final and found.settled):
             return found
-        queued = "" if found.final else _queued(whole)
-        if queued or not found.rows or time.monotonic() > deadline:
+        states = queue_states(whole, run) or {}
+        queued = next((state for state in states.values() if not is_over(state) and state != "COMPLETING"), "")
+        if (queued and not found.final) or not (found.rows or states) or time.monotonic() > deadline:
             return found if found.rows else Accounting(text=found.text, queued=queued)
-        time.sleep(0.5)
+        time.sleep(PAUSE)
 
 
-def _ask_once(job: str) -> Accounting:
+def _ask_once(job: str, run: Run, columns: Sequence[str], delimiter: str) -> Accounting:
     try:
-        done = _run(sacct_command(job, duplicates=True))
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(sacct_command(job, columns, duplicates=True, delimiter=delimiter))
+    except OSError as error:
         missing = isinstance(error, FileNotFoundError)
         return Accounting(problem="this machine has no sacct" if missing else f"sacct: {error}")
     if done.returncode != 0:
         words = done.stderr.strip().splitlines() or [f"sacct ended with status {done.returncode}"]
         return Accounting(problem=words[-1])
     try:
-        return Accounting(tuple(parse_sacct(done.stdout)), text=done.stdout)
+        return Accounting(tuple(parse_sacct(done.stdout, delimiter)), text=done.stdout)
     except SlurmParseError as error:
         return Accounting(problem=str(error), text=done.stdout)
 
 
-def _queued(job: str) -> str:
-    """Return the state of a job in squeue; empty once it has left the queue, or when squeue cannot be asked."""
+def queue_states(job: str, run: Run) -> dict[str, str] | None:
+    """Return the state of each part of a job in squeue, which keeps those that have ended for some minutes.
+
+    Args:
+        job: Number of the job.
+        run: Runs a command of Slurm.
+
+    Returns:
+        States by number, such as `56_3`; empty for a job that squeue does not know, None where squeue does not answer.
+    """
     try:
-        done = _run(["squeue", "--noheader", f"--jobs={job}", "--format=%T"])
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    states = done.stdout.split() if done.returncode == 0 else []
-    return next((state for state in states if state != "COMPLETING"), "")
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        env={**os.environ, "LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
+        done = run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i %T"])
+    except OSError:
+        return None
+    if done.returncode != 0:
+        return {} if "Invalid job id" in done.stderr else None
+    pairs = (line.split() for line in done.stdout.splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}

@@ -12,7 +12,10 @@ import re
 from ruamel.yaml import YAML
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
 
-from srunbook.generate._errors import JobError
+
+class MalformedError(ValueError):
+    """A configuration file cannot be read; the message is one line that names the place and what is expected."""
+
 
 MAX_NODES = 10_000
 """Keys, values, lists and mappings of a file; the largest useful one has about a thousand."""
@@ -32,16 +35,16 @@ def refuse_excess(text: str, place: str) -> None:
         place: What messages call it.
 
     Raises:
-        JobError: It has one of these.
+        MalformedError: It has one of these.
         ruamel.yaml.error.YAMLError: It is not YAML.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_LINE:
-            raise JobError([f"{place}:{number}: a line of {len(line)} characters, too long for a configuration"])
+            raise MalformedError(f"{place}:{number}: a line of {len(line)} characters, too long for a configuration")
         version = re.match(r"%YAML[ \t]+([^\s#]+)", line)
         if version and version[1] != "1.2":
-            raise JobError(
-                [f"{place}:{number}: YAML {version[1][:10]} is asked for; only 1.2 is read. Remove this line"]
+            raise MalformedError(
+                f"{place}:{number}: YAML {version[1][:10]} is asked for; only 1.2 is read. Remove this line"
             )
     nodes = depth = 0
     anchors = set()
@@ -50,10 +53,10 @@ def refuse_excess(text: str, place: str) -> None:
         nodes += isinstance(event, NodeEvent)
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if nodes > MAX_NODES:
-            raise JobError([f"{where}: more than {MAX_NODES} keys and values, too many for a configuration"])
+            raise MalformedError(f"{where}: more than {MAX_NODES} keys and values, too many for a configuration")
         if depth > MAX_DEPTH:
-            raise JobError([f"{where}: lists and mappings lie more than {MAX_DEPTH} deep in each other"])
+            raise MalformedError(f"{where}: lists and mappings lie more than {MAX_DEPTH} deep in each other")
         if isinstance(event, NodeEvent) and event.anchor and not isinstance(event, AliasEvent):
             if event.anchor in anchors:
-                raise JobError([f"{where}: the anchor {event.anchor[:40]!r} is there already. Take another name"])
+                raise MalformedError(f"{where}: the anchor {event.anchor[:40]!r} is there already. Take another name")
             anchors.add(event.anchor)

@@ -1,0 +1,50 @@
+"""Run `srunbook explain`."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import click
+
+from srunbook import explain
+from srunbook._text import printable
+
+
+@click.command(
+    "explain",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  srunbook explain slurm-17.out
+  srunbook explain 17
+  srunbook explain 17 results/rank_*.log
+  srunbook explain slurm-17.out dumps/rank_*.json
+  ssh cluster cat slurm-17.out | srunbook explain --redact -
+
+\b
+Exit status: 0 if an entry explains the first failure or dumps show where ranks
+wait, 3 if no entry knows it, 4 if no line speaks of a failure, 2 if a log, a
+dump or a job could not be read.
+""",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.option("--redact", is_flag=True, help="Mask users, homes, hosts, addresses, tokens and keys.")
+@click.argument("targets", metavar="LOG...|JOBID|-", nargs=-1, required=True)
+def command(targets: tuple[str, ...], as_json: bool, redact: bool) -> None:
+    """Name the first failure in the logs of a job, and the page that explains it.
+
+    LOG is a log of any launcher, of one rank or of all, plain or gzipped; - reads one from the standard input. With
+    JOBID, Slurm is asked where the logs of that job are, how it ended or what it waits for. A LOG may also be a dump
+    of PyTorch's flight recorder, as JSON, whose name tells the rank.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show, as in verify
+    explained = explain.explain(targets, redact=redact)
+    for problem in explained.problems:
+        click.echo(f"srunbook explain: {printable(explained.report.mask(problem))}", err=True)
+    report = explained.report
+    if as_json or report.logs or report.state or report.dumps or report.diagnosis.cause or not explained.problems:
+        click.echo(report.json() if as_json else report.text(), nl=False)
+    sys.exit(explain.Status.BAD_INPUT if explained.problems else report.status)

@@ -1,0 +1,78 @@
+"""Run `srunbook memory`."""
+
+from __future__ import annotations
+
+import click
+
+from srunbook import memory
+
+
+class Count(click.ParamType[int]):
+    """A number of parameters."""
+
+    name = "parameters"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or say what is wrong with it."""
+        try:
+            return memory.read_count(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def gigabytes(count: int) -> str:
+    """Write bytes as GB with two digits, halves rounded up.
+
+    >>> gigabytes(1_234_567_890), gigabytes(5_000_000)
+    ('1.23', '0.01')
+    """
+    hundredths = (count + 5_000_000) // 10_000_000
+    return f"{hundredths // 100}.{hundredths % 100:02}"
+
+
+@click.command(
+    "memory",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  srunbook memory 7B --gpus 16
+  srunbook memory 7B --gpus 16 --sharing 8 --precision bf16
+
+\b
+Exit status: 0, or 2 for bad input.
+""",
+)
+@click.option("--gpus", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="GPUs of all nodes.")
+@click.option(
+    "--sharing",
+    type=click.IntRange(1, 1_000_000),
+    help="GPUs that share one copy of the model, such as those of a node. [default: all]",
+)
+@click.option("--optimizer", type=click.Choice(list(memory.OPTIMIZERS)), default="adamw", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(list(memory.PRECISIONS)),
+    default="mixed",
+    show_default=True,
+    help="'mixed' computes in 16 bits and keeps everything in 32; 'bf16' keeps everything in 16.",
+)
+@click.argument("count", metavar="PARAMETERS", type=Count())
+def command(count: int, gpus: int, sharing: int | None, optimizer: str, precision: str) -> None:
+    """Say how much memory a model takes on each GPU.
+
+    PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations come on top, and with
+    FSDP the layers that a GPU fetches while it computes.
+    """
+    sharing = sharing or gpus
+    if gpus % sharing:
+        raise click.UsageError(f"{gpus} GPUs do not divide into groups of {sharing}: choose a divisor for --sharing")
+    everything = memory.whole(count, memory.PRECISIONS[precision], optimizer)
+    rows = {"DDP, each GPU holds all": everything, f"FSDP, {sharing} share a copy": everything.divided(sharing)}
+    table: list[tuple[str, ...]] = [("GB on each GPU", "parameters", "gradients", "optimizer", "together")]
+    for name, need in rows.items():
+        table.append((name, *map(gigabytes, (need.parameters, need.gradients, need.optimizer, need.total))))
+    first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
+    for name, *cells in table:
+        click.echo(
+            f"{name:{first}}" + "".join(f"{cell:>{width + 2}}" for cell, width in zip(cells, widths, strict=True))
+        )

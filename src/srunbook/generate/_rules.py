@@ -1,0 +1,60 @@
+"""All that another engine needs to accept the same jobs, refuse the same values, and render the same scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from srunbook import sites
+from srunbook._connections import OTHER_FILES
+from srunbook.generate import _patterns as patterns
+from srunbook.generate._connections import FILES, WARNING
+from srunbook.generate._contradictions import CONTRADICTIONS
+from srunbook.generate._layers import MAX_PROBLEMS, PAIRS, example
+from srunbook.generate._profiles import PROFILES
+from srunbook.generate._quoting import KEYWORDS
+from srunbook.generate._render import COMMENT_COLUMN, MAX_SCRIPT, PLAIN_FIELDS
+from srunbook.generate._schema import schema
+from srunbook.generate._specification import JobSpecification
+from srunbook.generate._template import source
+from srunbook.generate._variables import ALLOWED, TAKEN
+
+
+def rules() -> dict[str, Any]:
+    """Return the template, the fields, the profiles, the known clusters and all limits, as JSON can hold them.
+
+    The page that writes job scripts in the browser works from this. A rule about several fields has a name and a
+    text; when it is broken, each engine knows by itself.
+    """
+    return {
+        "template": source(),
+        "fields": {name: _field(name, made) for name, made in schema()["properties"].items()},
+        "profiles": PROFILES,
+        "clusters": {name: dict(sites.read(name)) for name in sites.names()},
+        "pairs": PAIRS,
+        "contradictions": [{"name": rule.name, "field": rule.field, "text": rule.text} for rule in CONTRADICTIONS],
+        "variables": {
+            "allowed": sorted(ALLOWED),
+            "taken": [
+                {"names": sorted(names), "beginning": beginning, "reason": reason} for names, beginning, reason in TAKEN
+            ],
+        },
+        "warning": WARNING,
+        "keywords": sorted(KEYWORDS),
+        "plain_fields": PLAIN_FIELDS,
+        "no_control": patterns.NO_CONTROL,
+        "unseen": patterns.UNSEEN,
+        "limits": {
+            "script_bytes": MAX_SCRIPT,
+            "comment_column": COMMENT_COLUMN,
+            "files": FILES,
+            "other_files": OTHER_FILES,
+            "file_name": patterns.MAX_FILE_NAME,
+            "problems": MAX_PROBLEMS,
+        },
+    }
+
+
+def _field(name: str, made: dict[str, Any]) -> dict[str, Any]:
+    """Describe a field: its schema, a line of YAML that is right, and whether it has to be there."""
+    info = JobSpecification.model_fields[name]
+    return {**made, "example": example(name, info), "required": info.is_required()}

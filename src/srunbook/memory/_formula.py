@@ -1,0 +1,141 @@
+"""Bytes on a rank, from the number or the shapes of a model's parameters."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+OPTIMIZERS = {"sgd": 0, "momentum": 1, "adamw": 2}
+"""How many numbers an optimizer keeps for each parameter."""
+
+SUFFIXES = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
+MOST = 10**18
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes of each number between two steps.
+
+    Args:
+        parameter: Of a parameter.
+        gradient: Of its gradient.
+        state: Of each number that the optimizer keeps for it.
+    """
+
+    parameter: int
+    gradient: int
+    state: int
+
+
+PRECISIONS = {"float32": Precision(4, 4, 4), "mixed": Precision(4, 4, 4), "bf16": Precision(2, 2, 2)}
+"""By name: `mixed` computes in 16 bits and keeps everything in 32; `bf16` keeps everything in 16."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that a rank holds between two steps.
+
+    Args:
+        parameters: Of the parameters.
+        gradients: Of their gradients.
+        optimizer: Of the optimizer's state.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+
+    @property
+    def total(self) -> int:
+        """Return the sum."""
+        return self.parameters + self.gradients + self.optimizer
+
+    def divided(self, ranks: int) -> Need:
+        """Return the share of each of some ranks, rounded up to whole bytes.
+
+        Raises:
+            ValueError: There is no rank.
+        """
+        _at_least_one("ranks", ranks)
+        return Need(-(-self.parameters // ranks), -(-self.gradients // ranks), -(-self.optimizer // ranks))
+
+
+def read_count(text: str) -> int:
+    """Read a number of parameters, such as `7B`, `350M` or `124439808`.
+
+    >>> read_count("1.5B"), read_count("13k")
+    (1500000000, 13000)
+
+    Raises:
+        ValueError: It is no such number, or not between 1 and 10^18.
+    """
+    match = re.fullmatch(r"(\d{1,19})(?:\.(\d{1,12}))?([KMBT]?)", text.strip().upper(), re.ASCII)
+    if not match:
+        raise ValueError(f"{text!r} is not a number of parameters: write 7B, 350M or 124439808")
+    digits, decimals, suffix = match[1], match[2] or "", match[3]
+    count, rest = divmod(int(digits + decimals + SUFFIXES[suffix] * "0"), int("1" + len(decimals) * "0"))
+    if rest or not 1 <= count <= MOST:
+        raise ValueError(f"{text!r} is not a number of parameters: expected a whole number from 1 to 10^18")
+    return count
+
+
+def whole(count: int, precision: Precision, optimizer: str) -> Need:
+    """Return what a whole model takes, as on each rank of DDP.
+
+    Args:
+        count: Number of parameters.
+        precision: Bytes of each number.
+        optimizer: One of `OPTIMIZERS`.
+
+    Raises:
+        ValueError: There is no parameter, or the optimizer is unknown.
+    """
+    _at_least_one("count", count)
+    return Need(count * precision.parameter, count * precision.gradient, count * precision.state * _kept(optimizer))
+
+
+def fully_sharded(
+    shapes: Iterable[Sequence[int]], precision: Precision, optimizer: str, *, ranks: int, rank: int
+) -> Need:
+    """Return what a rank holds of a model that `fully_shard` divides.
+
+    Each parameter is cut along its first dimension into as many pieces as there are ranks. Parameters and gradients
+    are padded to pieces of equal size; the optimizer keeps its numbers for real rows only, so the last ranks have
+    fewer. AdamW also counts its steps, 4 bytes for each parameter tensor, which are not included.
+
+    Args:
+        shapes: Of the parameters, each with at least one dimension.
+        precision: Bytes of each number.
+        optimizer: One of `OPTIMIZERS`.
+        ranks: How many ranks share one copy of the model.
+        rank: Which of them, from 0.
+
+    Raises:
+        ValueError: A shape is empty or has a dimension below 1, the optimizer is unknown, or there is no such rank.
+    """
+    _at_least_one("ranks", ranks)
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} is not one of {ranks} ranks: expected 0 to {ranks - 1}")
+    kept = _kept(optimizer)
+    padded = real = 0
+    for shape in shapes:
+        if not shape or min(shape) < 1:
+            raise ValueError(f"{tuple(shape)} is not the shape of a parameter: expected one dimension or more, from 1")
+        rows, width = shape[0], math.prod(shape[1:])
+        piece = -(-rows // ranks)
+        padded += piece * width
+        real += max(0, min(piece, rows - rank * piece)) * width
+    return Need(padded * precision.parameter, padded * precision.gradient, real * precision.state * kept)
+
+
+def _kept(optimizer: str) -> int:
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[optimizer]
+
+
+def _at_least_one(name: str, number: int) -> None:
+    if number < 1:
+        raise ValueError(f"{name} is {number}: expected at least 1")
