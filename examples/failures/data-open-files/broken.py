@@ -1,0 +1,25 @@
+"""Each sample that a worker hands over, and that is kept, stays open as a file.
+
+python broken.py
+"""
+
+from __future__ import annotations
+
+import resource
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Samples(Dataset):
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([index])
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # in place of 1,024
+    kept = list(DataLoader(Samples(), batch_size=None, num_workers=1))  # the mistake: all of them are kept
+    print(len(kept))

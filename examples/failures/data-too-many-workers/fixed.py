@@ -1,0 +1,17 @@
+"""Counts the CPUs that the task may use.
+
+python fixed.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # as srun --cpus-per-task=1 does
+    samples = TensorDataset(torch.zeros(8, 1))
+    workers = len(os.sched_getaffinity(0))
+    print(sum(len(batch) for (batch,) in DataLoader(samples, batch_size=2, num_workers=workers)))

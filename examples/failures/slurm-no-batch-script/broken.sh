@@ -1,0 +1,4 @@
+#!/bin/bash
+# Submits a program that does not begin with #!.
+echo 'print("hello")' > train.py
+sbatch train.py

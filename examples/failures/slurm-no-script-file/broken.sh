@@ -1,0 +1,3 @@
+#!/bin/bash
+# Submits a file that does not exist.
+sbatch training.sbatch

@@ -1,0 +1,3 @@
+#!/bin/bash
+# Asks for a reservation that has ended.
+sbatch --reservation=workshop --wrap="srun hostname"
