@@ -1,0 +1,157 @@
+"""Train a small GPT on characters, on all devices of all nodes, and resume from the last checkpoint on any mesh.
+
+python resume_jax.py                                                                    # one process
+srunbook simulate --nodes 2 --ntasks-per-node 2 -- python resume_jax.py --mesh shard=4  # four
+
+Without --mesh, the model is divided among all devices. The trained model goes to model.npz.
+"""
+
+import argparse
+import math
+import os
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from orbax.checkpoint import v1 as ocp
+
+# Stand-in text: sums of two numbers. Put your own text here.
+TEXT = "".join(f"{a}+{b}={a + b}\n" for a in range(100) for b in range(100))
+CHARACTERS = sorted(set(TEXT))
+WIDTH, HEADS, LAYERS = 64, 4, 4
+CONTEXT = 32  # characters that the model sees at once
+BATCH_SIZE = 32  # of all devices together
+STEPS = 40
+CHECKPOINTS = Path("checkpoints").absolute()
+
+BATCH = P(("data", "shard"))  # which axes of the mesh divide the first dimension of a batch: two of them
+BETWEEN = P(("data", "shard"), "tensor")  # the same for what a block hands on: characters are divided as well
+COLUMNS, ROWS = P(None, "shard", "tensor"), P(None, "tensor", "shard")
+BLOCKS = {  # each parameter of the blocks, all layers in one array: its shape, and what divides each dimension
+    **dict.fromkeys(("query", "key", "value"), ((LAYERS, WIDTH, WIDTH), COLUMNS)),
+    "out": ((LAYERS, WIDTH, WIDTH), ROWS),
+    "up": ((LAYERS, WIDTH, 4 * WIDTH), COLUMNS),
+    "up.bias": ((LAYERS, 4 * WIDTH), P(None, "tensor")),
+    "down": ((LAYERS, 4 * WIDTH, WIDTH), ROWS),
+    **dict.fromkeys(("norm1.bias", "out.bias", "norm2.bias", "down.bias"), ((LAYERS, WIDTH), P())),
+    **dict.fromkeys(("norm1.scale", "norm2.scale"), ((LAYERS, WIDTH), P())),
+}
+MODEL = {"characters": ((len(CHARACTERS), WIDTH), P(None, "shard")), "places": ((CONTEXT, WIDTH), P(None, "shard"))}
+MODEL |= BLOCKS | dict.fromkeys(("norm.bias", "norm.scale"), ((WIDTH,), P()))
+MODEL |= {"last": ((WIDTH, len(CHARACTERS)), P("shard"))}
+LAYOUT = {name: spec for name, (_, spec) in MODEL.items()}
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.25), optax.adamw(0.003, weight_decay=0.01))
+
+
+def gpt(mesh):
+    rng = np.random.default_rng(0)  # all processes draw the same numbers; each keeps those of its devices
+    params = {}
+    for name, (shape, spec) in MODEL.items():
+        whole = np.full(shape, float(name.endswith("scale"))) if "." in name else rng.normal(size=shape) / WIDTH**0.5
+        params[name] = jax.make_array_from_callback(shape, NamedSharding(mesh, spec), whole.__getitem__)
+    return params
+
+
+def normed(x, params, name):
+    return jax.nn.standardize(x) * params[f"{name}.scale"] + params[f"{name}.bias"]
+
+
+def block(x, p):
+    x = jax.lax.with_sharding_constraint(x, BETWEEN)
+    y = normed(x, p, "norm1")
+    heads = [(y @ p[name]).reshape(*x.shape[:2], HEADS, -1) for name in ("query", "key", "value")]
+    x = x + jax.nn.dot_product_attention(*heads, is_causal=True).reshape(x.shape) @ p["out"] + p["out.bias"]
+    y = normed(jax.lax.with_sharding_constraint(x, BETWEEN), p, "norm2")
+    return x + jax.nn.gelu(y @ p["up"] + p["up.bias"], approximate=False) @ p["down"] + p["down.bias"], None
+
+
+def loss_of(params, batch):
+    x = jax.nn.one_hot(batch[:, :-1], len(CHARACTERS)) @ params["characters"] + params["places"]
+    x, _ = jax.lax.scan(block, x, {name: params[name] for name in BLOCKS})  # one layer after the other
+    scores = normed(x, params, "norm") @ params["last"]
+    return optax.softmax_cross_entropy_with_integer_labels(scores, batch[:, 1:]).mean()
+
+
+@partial(jax.jit, donate_argnums=(0, 1))  # write the new ones over the old ones
+def train_step(params, state, batch):
+    loss, gradients = jax.value_and_grad(loss_of)(params, batch)
+    gradients = jax.lax.with_sharding_constraint(gradients, LAYOUT)  # each device adds up those of its own part
+    updates, state = OPTIMIZER.update(gradients, state, params)
+    return optax.apply_updates(params, updates), state, loss
+
+
+def refuse(message):
+    """End all processes; one of them says why."""
+    if jax.process_index() == 0:
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+def make_mesh(asked):
+    if not re.fullmatch(r"(data|shard|tensor)=[1-9]\d*(,(data|shard|tensor)=[1-9]\d*)*", asked):
+        refuse(f"--mesh {asked} is not of the form data=2,shard=2,tensor=2")
+    sizes = dict.fromkeys(("data", "shard", "tensor"), 1)
+    sizes |= {name: int(size) for name, size in (part.split("=") for part in asked.split(","))}
+    groups = sizes["data"] * sizes["shard"]
+    if math.prod(sizes.values()) != jax.device_count():
+        refuse(f"a mesh of {asked} does not fit {jax.device_count()} devices")
+    if HEADS % sizes["tensor"]:
+        refuse(f"{HEADS} heads do not divide among {sizes['tensor']} devices")
+    if BATCH_SIZE % groups:
+        refuse(f"{BATCH_SIZE} sequences do not divide among {groups} groups of devices")
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * 3)
+
+
+def main():
+    rank, world_size = jax.process_index(), jax.process_count()
+    device = jax.local_devices()[0]
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    if rank == 0 and device.platform == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+        print("warning: Slurm gave this job GPUs and JAX sees none: training on CPUs", flush=True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mesh", default=f"shard={jax.device_count()}")
+    mesh = make_mesh(parser.parse_args().mesh)
+    jax.set_mesh(mesh)  # which devices the names in a P stand for
+
+    params = gpt(mesh)
+    state = OPTIMIZER.init(params)  # divided as the parameters are
+
+    text = np.array([CHARACTERS.index(character) for character in TEXT])
+    draw = np.random.RandomState(0)  # the same batches on all processes, and those of ddp.py
+    starts = draw.randint(2**32, size=(STEPS, BATCH_SIZE, 1), dtype=np.uint32) % (len(text) - CONTEXT)
+
+    newest = ocp.training.preservation_policies.LatestN(2)
+    checkpointer = ocp.training.Checkpointer(CHECKPOINTS, preservation_policy=newest)
+    done = checkpointer.latest.step if checkpointer.latest else 0
+    if done:
+        params, state = checkpointer.load(abstract_state=(params, state))  # divided as these are
+        if rank == 0:
+            print(f"resumed after step {done}", flush=True)
+
+    for step in range(done + 1, STEPS + 1):
+        batch = text[starts[step - 1] + np.arange(CONTEXT + 1)]
+        batch = jax.make_array_from_callback(batch.shape, NamedSharding(mesh, BATCH), batch.__getitem__)
+        params, state, loss = train_step(params, state, batch)
+        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if step % 10 == 0:
+            checkpointer.save(step, (params, state))  # a collective: every process calls it
+            if rank == 0:
+                print(f"step {step}: loss {loss:.6f}", flush=True)
+
+    checkpointer.close()
+    whole = multihost_utils.process_allgather(params, tiled=True)
+    if rank == 0:
+        np.savez("model.npz", **whole)
+
+
+if __name__ == "__main__":
+    if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
+        jax.distributed.initialize()  # before anything else that uses JAX
+    main()

@@ -1,0 +1,9 @@
+"""Says what a model of seven billion parameters takes on each GPU, as the command `srunbook memory` does.
+
+python memory_of_7b.py 7B --gpus 16
+"""
+
+from srunbook.cli.memory import command
+
+if __name__ == "__main__":
+    command(prog_name="srunbook memory")
