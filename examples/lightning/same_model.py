@@ -5,14 +5,13 @@ Imported by one_process.py, srun_ddp.py, torchrun_ddp.py and lightning_ddp.py.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group, or the group never ends
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -22,14 +21,14 @@ LEARNING_RATE = 0.1
 
 
 def make_model() -> nn.Module:
-    """The same first parameters in every process."""
+    """Return a model with the same first parameters in every process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(FEATURES, 64), nn.Tanh(), nn.Linear(64, CLASSES))
 
 
 def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """SGD with momentum."""
+    """Return SGD with momentum."""
     return torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
 
 
@@ -55,7 +54,7 @@ class GlobalBatches:
 
 
 def make_loader(rank: int, world: int) -> DataLoader:
-    """Points whose class a fixed random network decides."""
+    """Load points whose class a fixed random network decides."""
     generator = torch.Generator().manual_seed(1)
     points = torch.randn(SAMPLES, FEATURES, generator=generator)
     labels = torch.tanh(points @ torch.randn(FEATURES, CLASSES, generator=generator)).argmax(1)
@@ -63,7 +62,7 @@ def make_loader(rank: int, world: int) -> DataLoader:
 
 
 def keep(model: nn.Module, losses: list[float], rank: int) -> None:
-    """Prints the first and the last loss, and saves the run in the file that the command names."""
+    """Print the first and the last loss, and save the run in the file that the command names."""
     if rank != 0:
         return
     sys.stdout.write(f"{len(losses)} steps: loss {losses[0]:.6f} to {losses[-1]:.6f}\n")
@@ -73,14 +72,9 @@ def keep(model: nn.Module, losses: list[float], rank: int) -> None:
         torch.save({"losses": torch.tensor(losses, dtype=torch.float64), "parameters": parameters}, Path(sys.argv[1]))
 
 
-def leave() -> NoReturn:
-    """Ends this rank when all have come here.
+def leave() -> None:
+    """End the process group, and with it the threads of gloo, which may abort a process that ends before them.
 
-    Not by the end of the program: a thread of gloo may still be about to free a tensor,
-    and aborts the process when Python has already begun to clean up.
+    Its model has to be freed by then: with it, the process could wait for these threads for ever.
     """
-    dist.barrier()
     dist.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

@@ -24,4 +24,5 @@ for _ in range(EPOCHS):
         dist.all_reduce(loss)
         losses.append(loss.item() / world)
 keep(model.module, losses, rank)
+del model
 leave()

@@ -15,23 +15,24 @@ import hashlib
 import json
 import os
 import re
-import socket
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import lightning
 import torch
 import torch.distributed as dist
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 SEED = 0
-STOPPED = "stopped.ckpt"  # where train_requeue.py goes on
+TIMEOUT = timedelta(minutes=30)  # a process that waits longer for another ends with an error of NCCL or gloo
 BASE_BATCH_SIZE = 32  # the batch for which --learning_rate is meant
 FEATURES, CLASSES, CLOUDS = 64, 10, 3
 TRAIN, VALIDATION = 7000, 1000
@@ -45,15 +46,11 @@ class CloudData(lightning.LightningDataModule):
 
     def __init__(self, batch_size: int, num_workers: int) -> None:
         super().__init__()
-        self.options = {
-            "batch_size": batch_size,  # of each process
-            "num_workers": num_workers,
-            "persistent_workers": num_workers > 0,
-            "pin_memory": torch.cuda.is_available(),
-        }
+        self.options = {"batch_size": batch_size, "num_workers": num_workers}  # of each process
+        self.options |= {"persistent_workers": num_workers > 0, "pin_memory": torch.cuda.is_available()}
 
     def setup(self, stage: str) -> None:  # noqa: ARG002 - Lightning gives it by this name
-        """Makes the same points on all ranks.
+        """Make the same points on all ranks.
 
         A download belongs into `prepare_data`, which runs on one rank of each node.
         """
@@ -75,7 +72,7 @@ class CloudData(lightning.LightningDataModule):
 
 
 class MLP(lightning.LightningModule):
-    """Two hidden layers, and how they are trained."""
+    """An MLP with two hidden layers, its loss and its optimizer."""
 
     def __init__(self, learning_rate: float, warmup_steps: int = 0) -> None:
         super().__init__()
@@ -93,10 +90,8 @@ class MLP(lightning.LightningModule):
     def validation_step(self, batch: list[torch.Tensor], _: int) -> None:
         points, labels = batch
         outputs = self.layers(points)
-        metrics = {
-            "val_loss": cross_entropy(outputs, labels),
-            "val_accuracy": (outputs.argmax(1) == labels).float().mean(),
-        }
+        accuracy = (outputs.argmax(1) == labels).float().mean()
+        metrics = {"val_loss": cross_entropy(outputs, labels), "val_accuracy": accuracy}
         self.log_dict(metrics, batch_size=len(labels), sync_dist=True)  # the mean over all ranks
 
     def configure_optimizers(self) -> dict[str, Any]:
@@ -110,16 +105,11 @@ class MLP(lightning.LightningModule):
 # The processes -------------------------------------------------------------------
 
 
-def host() -> str:
-    """The name of this node."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-
-
 def read_allocation() -> tuple[int, int]:
-    """Reads from Slurm what Lightning calls `num_nodes` and `devices`, and checks that all of it agrees.
+    """Read from Slurm what Lightning calls `num_nodes` and `devices`, and check that all of it agrees.
 
     Raises:
-        ValueError: The tasks are not such that each GPU of each node has one.
+        ValueError: Some GPU has no task of its own, or Lightning would not see the tasks.
     """
     slurm = {name.removeprefix("SLURM_"): value for name, value in os.environ.items() if name.startswith("SLURM_")}
     if "JOB_ID" not in slurm:
@@ -137,11 +127,10 @@ def read_allocation() -> tuple[int, int]:
         raise ValueError(
             f"Slurm runs {layout} tasks on the nodes; each node needs as many as the others: --ntasks-per-node=4"
         )
-    devices = tasks // nodes
-    asked = slurm.get("NTASKS_PER_NODE")
+    devices, asked = tasks // nodes, slurm.get("NTASKS_PER_NODE", "not given")
     if tasks > 1 and asked != str(devices):
         raise ValueError(
-            f"Slurm runs {devices} tasks on each of {nodes} nodes, and --ntasks-per-node is {asked or 'not given'}, "
+            f"Slurm runs {devices} tasks on each of {nodes} nodes, and --ntasks-per-node is {asked}, "
             f"by which Lightning counts; give --ntasks-per-node={devices} and no --ntasks"
         )
     allotted = int(slurm.get("GPUS_ON_NODE", 0))
@@ -154,105 +143,66 @@ def read_allocation() -> tuple[int, int]:
     return nodes, devices
 
 
-def say(line: str) -> None:
-    """Prints a line in one piece: all processes write to one log."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def fail(problem: Exception) -> NoReturn:
-    """Ends before the training has begun."""
-    print(f"error: {problem}", file=sys.stderr, flush=True)
-    sys.exit(2)
-
-
-def leave(status: int) -> NoReturn:
-    """Ends this process when all have come here.
-
-    Not by the end of the program: a thread of gloo may still be about to free a tensor,
-    and aborts the process when Python has already begun to clean up.
-    """
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+def host() -> str:
+    """Return the name of this node."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 class RankLines(Callback):
-    """Says who this process is, when all have met, and what it has in the end."""
+    """Print who this process is when all have met, and what it has in the end."""
 
     def on_fit_start(self, trainer: lightning.Trainer, _: lightning.LightningModule) -> None:
         backend = dist.get_backend() if dist.is_initialized() else "none"
         job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
-        say(
+        print(
             f"rank {trainer.global_rank}/{trainer.world_size} start host={host()} local_rank={trainer.local_rank} "
             f"pid={os.getpid()} device={trainer.strategy.root_device} backend={backend} "
             f"framework=lightning-{lightning.__version__}{job} epochs={trainer.max_epochs}"
         )
 
     def on_fit_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        digest = hashlib.sha256()
+        found, digest = trainer.callback_metrics, hashlib.sha256()
         for value in module.state_dict().values():
             digest.update(value.cpu().numpy().tobytes())
-        say(
-            f"rank {trainer.global_rank}/{trainer.world_size} end steps={trainer.global_step} "
-            f"loss={trainer.callback_metrics['train_loss']:.4f} params={digest.hexdigest()[:12]}"
+        loss = f" loss={found['train_loss']:.4f}" if "train_loss" in found else ""  # none if nothing was left to train
+        print(
+            f"rank {trainer.global_rank}/{trainer.world_size} end steps={trainer.global_step}{loss} "
+            f"params={digest.hexdigest()[:12]}"
         )
 
 
 # What you see and what stays -----------------------------------------------------
 
 
-class Progress(TQDMProgressBar):
-    """A bar with the throughput on a terminal; a line for each epoch in a log.
-
-    Args:
-        folder: Where rank 0 writes the seconds of each epoch at the end.
-    """
+class Progress(Callback):
+    """Print a line for each epoch in a log, show the throughput in the bar of a terminal, and keep the seconds."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
         self.folder = folder
         self.seconds: list[float] = []
-        self.throughput = ""
-        self.made = 0  # iterations of this epoch, in this start of the job
-        if not sys.stderr.isatty():
-            self.disable()
 
-    def get_metrics(self, *arguments: Any) -> dict[str, Any]:
-        metrics = super().get_metrics(*arguments)
-        metrics.pop("v_num", None)
-        return metrics | {"throughput": self.throughput}
-
-    def on_train_start(self, *arguments: Any) -> None:
-        super().on_train_start(*arguments)
-        self.start = time.perf_counter()  # where it goes on within an epoch, none starts
-
-    def on_train_epoch_start(self, *arguments: Any) -> None:
-        super().on_train_epoch_start(*arguments)
+    def on_train_start(self, *_: Any) -> None:
         self.start, self.made = time.perf_counter(), 0
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Any, index: int) -> None:
+    on_train_epoch_start = on_train_start  # both, because a resume within an epoch does not start one
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
         if trainer.is_last_batch and torch.cuda.is_available():
             torch.cuda.synchronize()  # a GPU is told what to do, and does it later
         seconds = time.perf_counter() - self.start
-        self.made += 1
-        part = self.made / trainer.num_training_batches
-        self.throughput = f"{part * TRAIN / seconds:.0f} samples/s"  # of all processes together
-        if part == 1:
+        self.made += 1  # iterations of this epoch, in this start of the job
+        self.throughput = self.made / trainer.num_training_batches * len(trainer.train_dataloader.dataset) / seconds
+        self.log("samples/s", self.throughput, prog_bar=True, logger=False)
+        if self.made == trainer.num_training_batches:
             self.seconds.append(seconds)
-        super().on_train_batch_end(trainer, module, outputs, batch, index)
 
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        super().on_train_epoch_end(trainer, module)
+    def on_train_epoch_end(self, trainer: lightning.Trainer, _: lightning.LightningModule) -> None:
         found = trainer.callback_metrics
-        if trainer.is_global_zero and self.is_disabled:
-            say(
+        if trainer.is_global_zero and not trainer.progress_bar_callback:
+            print(
                 f"Epoch {trainer.current_epoch + 1}/{trainer.max_epochs}: {trainer.num_training_batches} iterations, "
-                f"{self.throughput}, train_loss {found['train_loss']:.4f}, val_loss {found['val_loss']:.4f}, "
-                f"val_accuracy {found['val_accuracy']:.1%}"
+                f"{self.throughput:.0f} samples/s, train_loss {found['train_loss']:.4f}, "
+                f"val_loss {found['val_loss']:.4f}, val_accuracy {found['val_accuracy']:.1%}"
             )
 
     def on_fit_end(self, trainer: lightning.Trainer, _: lightning.LightningModule) -> None:
@@ -261,10 +211,10 @@ class Progress(TQDMProgressBar):
 
 
 def claim_folder(folder: Path, configuration: dict[str, Any]) -> Path:
-    """Makes `folder` that of one configuration; returns where this run of it writes.
+    """Make `folder` that of one configuration; return where this run of it writes.
 
     Raises:
-        ValueError: There are runs of another configuration.
+        ValueError: The folder holds runs of another configuration.
     """
     path = folder / "configuration.json"
     if path.exists():
@@ -283,64 +233,45 @@ def claim_folder(folder: Path, configuration: dict[str, Any]) -> Path:
     return folder / os.environ.get("SLURM_JOB_ID", "local")
 
 
-def positive(text: str) -> float:
-    """Reads a number above 0."""
-    try:
-        if 0 < float(text) < float("inf"):
-            return float(text)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{text}: give a number above 0, such as 0.01")
-
-
-def whole(text: str) -> int:
-    """Reads a whole number from 1."""
-    if not re.fullmatch("[0-9]*[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"{text}: give a whole number from 1")
-    return int(text)
-
-
-def none_or_more(text: str) -> int:
-    """Reads a whole number from 0."""
-    return 0 if text == "0" else whole(text)
-
-
 def read_settings() -> argparse.Namespace:
-    """Reads the command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="Train a small network with Lightning.")
-    parser.add_argument("--batch_size", type=whole, default=BASE_BATCH_SIZE, help="of each process")
-    parser.add_argument("--learning_rate", type=positive, default=0.01, help=f"for a batch of {BASE_BATCH_SIZE}")
+    parser.add_argument("--batch_size", type=int, default=BASE_BATCH_SIZE, help="of each process")
+    parser.add_argument("--learning_rate", type=float, default=0.01, help=f"for a batch of {BASE_BATCH_SIZE}")
     parser.add_argument("--scale_learning_rate", action="store_true", help="raise it as the global batch grows")
-    parser.add_argument("--warmup_steps", type=none_or_more, default=0, help="steps in which it grows to its value")
-    parser.add_argument("--epochs", type=whole, default=50)
-    parser.add_argument("--num_workers", type=none_or_more, default=0, help="of each process, to load data")
+    parser.add_argument("--warmup_steps", type=int, default=0, help="steps in which it grows to its value")
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--num_workers", type=int, default=0, help="of each process, to load data")
+    parser.add_argument("--device", choices=("auto", "cuda"), default="auto", help="cuda: end unless there is a GPU")
     parser.add_argument("--output_dir", type=Path, help="of one configuration; by default such as outputs/2x4")
-    return parser.parse_args()
+    settings = parser.parse_args()
+    for name, least in {"batch_size": 1, "epochs": 1, "warmup_steps": 0, "num_workers": 0}.items():
+        if getattr(settings, name) < least:
+            parser.error(f"argument --{name}: {getattr(settings, name)}: give a whole number from {least}")
+    if not 0 < settings.learning_rate < float("inf"):
+        parser.error(f"argument --learning_rate: {settings.learning_rate}: give a number above 0, such as 0.01")
+    return settings
 
 
 def run(settings: argparse.Namespace, data: type[CloudData], *callbacks: Callback, **options: Any) -> None:
-    """Trains.
-
-    Args:
-        settings: What the command line says.
-        data: Makes the loaders.
-        callbacks: Further ones.
-        options: Further arguments of the Trainer.
-    """
+    """Train on what `data` loads; further callbacks and options go to the Trainer."""
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
+    on_gpu = torch.cuda.is_available()
     try:
         nodes, devices = read_allocation()
+        if settings.device == "cuda" and not on_gpu:
+            raise ValueError("--device cuda, and PyTorch sees no GPU: is it a build for CPUs, or the driver too old?")
         configuration = {"nodes": nodes, "devices": devices, **vars(settings)}
-        del configuration["output_dir"]
+        del configuration["output_dir"], configuration["device"]
         folder = claim_folder(settings.output_dir or Path("outputs", f"{nodes}x{devices}"), configuration)
     except (ValueError, OSError) as problem:
-        fail(problem)
-    on_gpu = torch.cuda.is_available()
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(2)
     if not on_gpu and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
     lightning.seed_everything(SEED, verbose=False)  # the same first parameters on all ranks
-    world = nodes * devices
-    learning_rate = settings.learning_rate
+    world, learning_rate = nodes * devices, settings.learning_rate
     if settings.scale_learning_rate:
         learning_rate *= settings.batch_size * world / BASE_BATCH_SIZE
     start = f"restart_{number}" if (number := os.environ.get("SLURM_RESTART_COUNT")) else ""
@@ -349,25 +280,29 @@ def run(settings: argparse.Namespace, data: type[CloudData], *callbacks: Callbac
         accelerator="gpu" if on_gpu else "cpu",
         devices=devices,
         num_nodes=nodes,
-        strategy="ddp" if world > 1 else "auto",
+        strategy=DDPStrategy(timeout=TIMEOUT) if world > 1 else "auto",
         max_epochs=settings.epochs,
         logger=[CSVLogger(folder, "", start), TensorBoardLogger(folder, "", "tensorboard")],
         callbacks=[RankLines(), Progress(folder), last, *callbacks],
         num_sanity_val_steps=0,
+        enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,
         **options,
     )
     if trainer.is_global_zero:
         kind = "GPUs" if on_gpu else "CPU processes"
-        say(f"Training on {nodes} x {devices} {kind}, {settings.batch_size * world} samples an iteration")
-    stopped = folder / "checkpoints" / STOPPED
+        print(f"Training on {nodes} x {devices} {kind}, {settings.batch_size * world} samples an iteration")
+        if not on_gpu and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
+    saved = folder / "checkpoints" / "last.ckpt"  # after each epoch, and where train_requeue.py was stopped
     trainer.fit(
         MLP(learning_rate, settings.warmup_steps),
         datamodule=data(settings.batch_size, settings.num_workers),
-        ckpt_path=stopped if stopped.exists() else None,
+        ckpt_path=saved if number and saved.exists() else None,
         weights_only=True,  # otherwise, whoever can write the file can run commands as you
     )
-    leave(0)
+    if dist.is_initialized():
+        dist.destroy_process_group()  # ends the threads of gloo, which may abort a process that leaves them
 
 
 def main() -> None:

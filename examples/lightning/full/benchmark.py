@@ -1,10 +1,11 @@
-"""Compares what train.py left: the time of an epoch, speed-up and efficiency, on 1, 4, 8 or more ranks.
+"""Compare what train.py left: the time of an epoch, speed-up and efficiency, on 1, 4, 8 or more ranks.
 
     python benchmark.py --output_dir outputs
     python benchmark.py --output_dir outputs single_gpu multi_gpu
 
 Prints a table, and writes all samples to outputs/benchmark.json and a picture to outputs/benchmark.png.
 Each job is a repeat, and its sample is the median of its epochs without the first, which warms up.
+Without names it compares the most configurations that differ in nothing but their ranks, and says what it leaves out.
 Needs srunbook and matplotlib, and no GPU.
 """
 
@@ -32,6 +33,7 @@ class Runs:
     devices: int  # of each node
     settings: dict[str, Any]
     seconds: list[float]  # of an epoch: one for each job
+    epochs: int  # that were timed, in all jobs
     left_out: list[str]
 
     @property
@@ -43,7 +45,7 @@ class Runs:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file that train.py has written."""
+    """Read a file that train.py has written."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
@@ -51,18 +53,18 @@ def read_json(path: Path) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number from 1."""
+    """Tell whether a value is a whole number from 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def read_configuration(folder: Path) -> Runs:
-    """Reads the folder of one configuration, with one folder for each job."""
+    """Read the folder of one configuration, with one folder for each job."""
     path = folder / "configuration.json"
     settings = read_json(path)
     if not (isinstance(settings, dict) and is_count(settings.get("nodes")) and is_count(settings.get("devices"))):
         raise ValueError(f'{path} is not as train.py writes it: it begins with {{"nodes": 2, "devices": 4}}')
     nodes, devices = settings.pop("nodes"), settings.pop("devices")
-    seconds, left_out = [], []
+    seconds, timed, left_out = [], 0, []
     for job in sorted(path for path in folder.iterdir() if path.is_dir()):
         path = job / "epoch_seconds.json"
         if not path.exists():
@@ -75,14 +77,15 @@ def read_configuration(folder: Path) -> Runs:
             left_out.append(f"{folder.name}/{job.name} has {len(epochs)} epochs, and the first warms up")
             continue
         seconds.append(statistics.median(epochs[1:]))
-    return Runs(folder.name, nodes, devices, settings, seconds, left_out)
+        timed += len(epochs) - 1
+    return Runs(folder.name, nodes, devices, settings, seconds, timed, left_out)
 
 
 def read_runs(folder: Path, names: Sequence[str]) -> list[Runs]:
-    """Reads the configurations of these names, or all.
+    """Read the configurations of these names, or those of all that can be compared.
 
     Raises:
-        ValueError: There is nothing to compare, or what cannot be compared.
+        ValueError: There is nothing to compare, or the names are of what cannot be compared.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; the job scripts make it where you submit them: outputs")
@@ -102,40 +105,40 @@ def read_runs(folder: Path, names: Sequence[str]) -> list[Runs]:
     runs = [run for run in runs if run.seconds]
     if not runs:
         raise ValueError(f"no job below {folder} has ended after 2 epochs or more; run one: sbatch single_gpu.sbatch")
-    check_comparable(folder, runs)
-    return sorted(runs, key=lambda run: run.ranks)
+    chosen, reasons = comparable(runs)
+    if names and reasons:
+        again = f"python benchmark.py --output_dir {folder} {' '.join(run.name for run in chosen)}"
+        raise ValueError(f"{reasons[0]}; name those to compare: {again}")
+    for text in reasons:
+        print(f"left out: {text}", file=sys.stderr)
+    return sorted(chosen, key=lambda run: run.ranks)
 
 
-def check_comparable(folder: Path, runs: Sequence[Runs]) -> None:
-    """Refuses runs that differ in more than their ranks."""
-
-    def named(choice: Sequence[Runs]) -> str:
-        return (
-            f"name those to compare: python benchmark.py --output_dir {folder} {' '.join(run.name for run in choice)}"
-        )
-
-    alike = max(([one for one in runs if one.settings == run.settings] for run in runs), key=len)
+def comparable(runs: Sequence[Runs]) -> tuple[list[Runs], list[str]]:
+    """Return the most runs that differ in nothing but their ranks, and for each other the reason to leave it out."""
+    groups = [[one for one in runs if one.settings == run.settings] for run in runs]
+    alike = max(groups, key=lambda group: (len(group), sum(run.epochs for run in group)))
+    chosen: dict[int, Runs] = {}
+    reasons = []
     for run in runs:
-        if run not in alike:
-            names = {**alike[0].settings, **run.settings}
-            differing = [name for name in names if run.settings.get(name) != alike[0].settings.get(name)]
-            there, here = (
-                ", ".join(f"{name} {one.settings.get(name)}" for name in differing) for one in (run, alike[0])
-            )
-            raise ValueError(f"{run.name} ran with {there}, and {alike[0].name} with {here}; {named(alike)}")
-    counts: dict[int, Runs] = {}
-    for run in runs:
-        first = counts.setdefault(run.ranks, run)
-        if first is not run:
+        settings, others = run.settings, alike[0].settings
+        differing = [name for name in {**others, **settings} if settings.get(name) != others.get(name)]
+        if differing:
+            here, there = (", ".join(f"{name} {of.get(name)}" for name in differing) for of in (settings, others))
+            reasons.append(f"{run.name} ran with {here}, and {alike[0].name} with {there}")
+        elif run.ranks in chosen:
             count = f"{run.ranks} rank{'s' if run.ranks > 1 else ''}"
-            raise ValueError(f"{first.name} and {run.name} both ran on {count}; {named([*counts.values()])}")
+            reasons.append(f"{run.name} ran on {count}, as {chosen[run.ranks].name} did")
+        else:
+            chosen[run.ranks] = run
+    return [*chosen.values()], reasons
 
 
 # Comparing -------------------------------------------------------------------------
 
 
 def measurement(folder: Path, runs: Sequence[Runs]) -> Measurement:
-    """All samples, in the form that srunbook reads."""
+    """Return all samples in the form that srunbook reads."""
     configurations = [
         Configuration(
             run.name,
@@ -156,7 +159,7 @@ def measurement(folder: Path, runs: Sequence[Runs]) -> Measurement:
 
 
 def show(runs: Sequence[Runs], table: Table) -> None:
-    """Prints the table, and what has to be said with it."""
+    """Print the table, and what has to be said with it."""
 
     def cell(interval: Interval, sure: bool, form: str) -> str:
         ends = f" [{interval.low:{form}}, {interval.high:{form}}]" if sure else ""
@@ -179,7 +182,9 @@ def show(runs: Sequence[Runs], table: Table) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the runs that train.py left.")
     parser.add_argument("--output_dir", type=Path, required=True, help="the folder of all configurations: outputs")
-    parser.add_argument("names", nargs="*", metavar="CONFIGURATION", help="those to compare; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="CONFIGURATION", help="those to compare; by default all that can be"
+    )
     options = parser.parse_args()
     folder: Path = options.output_dir
     try:

@@ -2,10 +2,10 @@
 
     python train_requeue.py --epochs 2
     srunbook simulate --ntasks-per-node 2 -- python train_requeue.py --epochs 2
-    sbatch requeue.sbatch
+    sbatch requeue.sbatch train_requeue.py
 
 At a signal all ranks save after the same iteration, and rank 0 puts the job back into the queue.
-The next start goes on with the next batch. Needs train.py beside it.
+The next start of the job continues with the next batch. Needs train.py beside it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import lightning
 import torch
+import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from torch.utils.data import DataLoader, DistributedSampler
-from train import SEED, STOPPED, CloudData, leave, read_settings, run, say
+from train import SEED, CloudData, read_settings, run
 
 
 class ResumableSampler(DistributedSampler):
@@ -67,13 +69,13 @@ class ResumableData(CloudData):
 
 
 class Requeue(Callback):
-    """Stops at a signal: SIGUSR1 from --signal, or SIGTERM at a preemption."""
+    """Stop at a signal: SIGUSR1 from --signal, or SIGTERM at a preemption."""
 
     def __init__(self) -> None:
         self.received = 0
 
     def note(self, number: int, _: Any) -> None:
-        """Handles a signal: only notes it, for it may come in the middle of anything."""
+        """Note a signal, and do no more: it may come in the middle of anything."""
         self.received = max(self.received, number)
 
     def on_train_start(self, *_: Any) -> None:
@@ -90,26 +92,27 @@ class Requeue(Callback):
             self.stop(trainer, signal.Signals(received))
 
     def stop(self, trainer: lightning.Trainer, received: signal.Signals) -> NoReturn:
-        """Saves, requeues and leaves."""
-        trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, STOPPED))
+        """Save, requeue and leave."""
+        trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, "last.ckpt"))
         if trainer.is_global_zero:
-            say(f"Stopping after iteration {trainer.global_step}: {received.name}")
+            print(f"Stopping after iteration {trainer.global_step}: {received.name}")
             if received == signal.SIGUSR1 and "SLURM_JOB_ID" in os.environ:
                 subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
         for logger in trainer.loggers:
             logger.finalize("success")
-        leave(75)
-
-    def on_fit_end(self, trainer: lightning.Trainer, *_: Any) -> None:
-        if trainer.is_global_zero:  # finished: nothing to go on with
-            Path(trainer.checkpoint_callback.dirpath, STOPPED).unlink(missing_ok=True)
+        trainer.strategy.barrier()
+        sys.exit(75)
 
 
 def main() -> None:
     options = {}
     if "SLURM_JOB_ID" in os.environ:
         options["plugins"] = SLURMEnvironment(auto_requeue=False)  # ours in place of Lightning's
-    run(read_settings(), ResumableData, Requeue(), **options)
+    try:
+        run(read_settings(), ResumableData, Requeue(), **options)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 if __name__ == "__main__":

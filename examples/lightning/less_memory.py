@@ -1,0 +1,77 @@
+"""Train a small network with Lightning on all GPUs of all nodes, with less memory.
+
+    srunbook simulate --ntasks-per-node 2 -- python less_memory.py
+    sbatch ddp.sbatch less_memory.py
+
+The trained model goes to checkpoints/.
+"""
+
+import os
+
+import lightning
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+
+BATCH_SIZE = 64  # of all processes together
+PIECES = 4  # of the share of a process, computed one after the other
+PRECISION = "bf16-mixed"  # "16-mixed" on GPUs older than an A100, "32-true" for full precision
+
+
+class Shuffled(RandomSampler):
+    def set_epoch(self, epoch):  # a new order each epoch, the same in each run
+        self.generator = torch.Generator().manual_seed(epoch)
+
+
+class Classifier(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(256, 64), nn.GELU(), nn.Linear(64, 10))
+
+    def training_step(self, batch, _):
+        x, y = batch
+        outputs = checkpoint(self.layers, x, use_reentrant=False)  # drop the activations, recompute them in backward
+        loss = nn.functional.cross_entropy(outputs, y)
+        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True)
+        return loss
+
+    def on_train_epoch_end(self):
+        self.print(f"epoch {self.current_epoch}: loss {self.trainer.callback_metrics['loss']:.6f}")
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.02)
+
+
+def main():
+    lightning.seed_everything(0)
+    trainer = lightning.Trainer(
+        num_nodes=int(os.environ.get("SLURM_NNODES", 1)),
+        devices=int(os.environ.get("SLURM_NTASKS_PER_NODE", 1)),
+        strategy="ddp",
+        precision=PRECISION,
+        accumulate_grad_batches=PIECES,
+        max_epochs=5,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    rank, world_size, device = trainer.global_rank, trainer.world_size, trainer.strategy.root_device
+    piece = max(1, round(BATCH_SIZE / world_size / PIECES))
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
+    if rank == 0:
+        print(f"each step: {world_size} processes x {PIECES} x {piece} samples = {world_size * PIECES * piece}")
+        if device.type == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
+
+    # Stand-in data: ten patterns under noise. Put your own dataset here.
+    patterns, labels = torch.randn(10, 256), torch.randint(10, (2048,))
+    dataset = TensorDataset(patterns[labels] + 3 * torch.randn(2048, 256), labels)
+    loader = DataLoader(dataset, piece, sampler=Shuffled(dataset), drop_last=True)
+
+    trainer.fit(Classifier(), loader)
+
+
+if __name__ == "__main__":
+    main()
+    torch.distributed.destroy_process_group()
