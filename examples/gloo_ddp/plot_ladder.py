@@ -53,4 +53,4 @@ axes.legend()
 for name, values in RUNS.items():
     difference = np.max(np.abs(values / RUNS["one_process.py"] - 1))
     print(f"{name:24} {difference:.0e}")
-    assert difference < 1e-4
+    assert difference < 1e-5

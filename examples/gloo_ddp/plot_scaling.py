@@ -46,17 +46,18 @@ print(measurements.weak(measured, where={"kind": "weak", "link": "100mbit"}).tex
 # --------------------
 #
 # Each rank has to send its gradients nearly twice, and no all-reduce over such a link can be faster than that.
-# A step takes at least as long as its computing, or as long as this bound.
+# The dotted lines show the longer of two times: this bound, and the step of one node divided by the number of nodes.
+# A step beats the second time where half a batch takes less than half as long to compute, as above.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
-for link, colour in (("100mbit", "tab:blue"), ("300mbit", "tab:orange")):
+for link, colour in (("100mbit", "C0"), ("300mbit", "C1")):
     wanted = ("strong", link)
     rows = [row for row in measured.configurations if (row.parameters["kind"], row.parameters["link"]) == wanted]
     nodes = [row.parameters["nodes"] for row in rows]
     alone = next(row.median("step_s") for row in rows if row.parameters["nodes"] == 1)
     axes.plot(nodes, [row.median("step_s") for row in rows], "o-", color=colour, label=f"{link}, measured")
-    bounds = [max(alone / row.parameters["nodes"], row.parameters["link_bound_s"]) for row in rows]
-    axes.plot(nodes, bounds, ":", color=colour, label=f"{link}, at least")
+    expected = [max(alone / row.parameters["nodes"], row.parameters["link_bound_s"]) for row in rows]
+    axes.plot(nodes, expected, ":", color=colour, label=f"{link}, expected")
 axes.set(xlabel="nodes", ylabel="seconds of a step", ylim=(0, None), xticks=[1, 2, 4])
 axes.legend()
 

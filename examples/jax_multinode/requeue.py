@@ -94,8 +94,10 @@ def main():
 
     checkpointer.close()
     if stop and rank == 0:
-        print(f"stopped after step {step}: saved, back to the queue", flush=True)
-        if shutil.which("scontrol"):
+        found = shutil.which("scontrol")
+        then = "back to the queue" if found else "submit again: no scontrol here"
+        print(f"stopped after step {step}: saved, {then}", flush=True)
+        if found:
             subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
     elif rank == 0:
         np.savez("model.npz", **params)

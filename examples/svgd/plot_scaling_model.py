@@ -43,12 +43,12 @@ for place, item in runs:
     assert math.isclose(total, item.median("predicted_s"), rel_tol=0.01), item.name
 
 # %%
-# Two nodes with a link of 100 Mbit/s: the prediction was off by less than a tenth wherever it was to be trusted.
+# Two nodes with a link of 100 Mbit/s: wherever the prediction was to be trusted, the step took up to a seventh longer.
 
 for place, item in runs:
     if place == ("100mbit", 2) and item.parameters["trusted"] == "yes":
         print(f"{item.name}: off by {item.median('off_percent'):+.1f}%")
-        assert abs(item.median("off_percent")) < 10
+        assert 1 < item.median("step_s") / item.median("predicted_s") < 1 + 1 / 7
 
 # %%
 # The bars are the parts of the prediction, the dots what was measured. Beyond the dots nothing was measured.

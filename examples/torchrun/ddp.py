@@ -11,7 +11,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before init_process_group, or the group never ends
+import torch.distributed.nn  # before init_process_group, or its threads never end
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel

@@ -51,4 +51,4 @@ axes.legend()
 for name, values in found.items():
     difference = np.max(np.abs(values / found["one_gpu.py"] - 1))
     print(f"{name:22} {difference:.0e}")
-    assert difference < 1e-4
+    assert difference < 1e-5

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 
-STEPS = 300
+STEPS = 400
 BATCH_SIZE = 64
 WARM_UP = 40  # steps
 CHECK_EVERY = 20  # steps
@@ -48,7 +48,7 @@ def main():
         nn.Flatten(),
         nn.Linear(1024, 10),
     ).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     schedule = LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / WARM_UP))
 
     best, waited = float("inf"), 0

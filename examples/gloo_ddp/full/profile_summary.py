@@ -1,12 +1,11 @@
-"""Says where the time of a step goes, from the traces that train_traffic.py --profile wrote.
+"""Show where the time of a step goes, from the traces that train_traffic.py --profile wrote.
 
     python profile_summary.py results/profile_17
 
-Prints a table with a row for each rank, names the bottleneck, and draws profile.png into the same folder.
+It prints a table with a row for each rank, names the bottleneck, and draws profile.png into the same folder.
 
-A rank's part of the backward pass ends when it has handed its last gradients over to the all-reduce. What is reduced
-before that is overlapped: it costs nothing. What the backward pass takes after that is exposed: the rank waits, for
-the network or for another rank.
+A rank has computed its backward pass when it hands its last gradients to the all-reduce. The all-reduce until then is
+overlapped and costs nothing. The rest is exposed: the rank waits, for the network or for another rank.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ import sys
 from pathlib import Path
 
 PARTS = ("data", "forward", "backward", "all-reduce exposed", "optimizer")
-"""What a step consists of; the overlapped all-reduce comes on top of that."""
+"""Parts of a step, one after the other; the overlapped all-reduce runs beside them."""
 
 COLOURS = ("#8c8c8c", "#1f77b4", "#6baed6", "#d62728", "#2ca02c")
 
 LIMIT = 1.5
-"""A rank is the bottleneck where it works for so many times as long as the median of the others."""
+"""A rank is the bottleneck if it works this many times as long as the median of the others."""
 
 
 def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """For how long two intervals run at the same time."""
+    """Return how long two intervals overlap."""
     return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Intervals without their overlaps."""
+    """Return the union of intervals."""
     found: list[tuple[float, float]] = []
     for start, end in sorted(intervals):
         if found and start <= found[-1][1]:
@@ -43,7 +42,7 @@ def merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def read_trace(path: Path) -> dict[str, float]:
-    """Milliseconds of each part of a step, medians over the steps of a trace."""
+    """Return the milliseconds of each part of a step: medians over the steps of a trace."""
     events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event.get("ph") == "X"]
 
     def named(name: str) -> list[tuple[float, float]]:
@@ -51,7 +50,7 @@ def read_trace(path: Path) -> dict[str, float]:
 
     backwards = named("backward")
     if not backwards:
-        raise ValueError(f"{path} holds no steps: train for 22 steps at least")
+        raise ValueError(f"{path} holds no steps: train for at least 22 steps")
     reduced, handed = merged(named("gloo:all_reduce")), [start for start, _ in named("c10d::allreduce_")]
     steps = {part: [end - start for start, end in named(part)] for part in ("data", "forward", "optimizer")}
     steps |= {"backward": [], "all-reduce exposed": [], "all-reduce overlapped": []}
@@ -64,11 +63,10 @@ def read_trace(path: Path) -> dict[str, float]:
 
 
 def bottleneck(ranks: dict[int, dict[str, float]]) -> str:
-    """Names what limits the speed.
+    """Name what limits the speed.
 
-    The rule: a rank that works LIMIT times as long as the median of the others; if there is none, whichever of data,
-    computing (forward, backward and optimizer) and communication (exposed all-reduce) takes most of a step, in the
-    mean over the ranks.
+    The rule: a rank that works LIMIT times as long as the median of the others; otherwise data, computing (forward,
+    backward and optimizer) or communication (exposed all-reduce), whichever takes most of a step on average.
     """
     work = {rank: sum(parts[part] for part in PARTS) - parts["all-reduce exposed"] for rank, parts in ranks.items()}
     for rank, mine in work.items():
@@ -86,7 +84,7 @@ def bottleneck(ranks: dict[int, dict[str, float]]) -> str:
 
 
 def draw(path: Path, ranks: dict[int, dict[str, float]]) -> None:
-    """Draws a stacked bar for each rank."""
+    """Draw a stacked bar for each rank."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 1.2 + 0.45 * len(ranks)), layout="constrained")

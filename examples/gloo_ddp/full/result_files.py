@@ -1,4 +1,4 @@
-"""The folder of a training's results: prepared without overwriting anything, and written file by whole file."""
+"""The folder of a training's results: nothing in it is overwritten, and every file is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import csv
 import io
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
 METRICS = (
     "epoch",
@@ -28,13 +29,15 @@ METRICS = (
 TIMINGS = ("rank", "host", "epoch", "data_load_time_sec", "compute_time_sec", "all_reduce_time_sec", "epoch_time_sec")
 CHECKPOINT = "checkpoint_latest.pth"
 
+Row = list[Any]
+
 
 def prepare_folder(folder: Path, resume: bool) -> dict[str, Any]:
-    """Makes the folder; returns its checkpoint where the training goes on from one, else nothing.
+    """Make the folder; return the checkpoint to continue from, or an empty dictionary.
 
     Raises:
-        ValueError: It holds results already, or a checkpoint that is damaged.
-        OSError: It cannot be made, or nothing can be written there.
+        ValueError: The folder already holds results, or its checkpoint is damaged.
+        OSError: The folder cannot be made or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,18 +47,20 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any]:
         raise OSError(f"cannot write to --results {folder}: {error.strerror}") from None
     held = sorted(path.name for path in folder.iterdir())
     if held and not resume:
-        raise ValueError(f"--results {folder} holds {held[0]} already: give another folder, or --resume to go on there")
+        raise ValueError(
+            f"--results {folder} already holds {held[0]}: give another folder, or --resume to continue there"
+        )
     path = folder / CHECKPOINT
     if not path.exists():
         return {}
     try:
         return dict(torch.load(path, weights_only=True))  # without weights_only a file can run commands as you
     except Exception as error:
-        raise ValueError(f"{path} is damaged: delete it, and start anew ({type(error).__name__})") from None
+        raise ValueError(f"{path} is damaged: delete it and start again ({type(error).__name__})") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file beside its place and moves it there: a job may be killed at any moment."""
+    """Write a file beside its place and move it there: a job may be killed at any moment."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(content)
@@ -68,8 +73,8 @@ def write_whole(path: Path, content: bytes) -> None:
             raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """Rows as CSV. Losses and errors have six digits after the point, times and rates four."""
+def table(columns: tuple[str, ...], rows: list[Row]) -> bytes:
+    """Return rows as CSV: losses and errors with six digits after the point, times and rates with four."""
 
     def text(column: str, value: Any) -> str:
         if not isinstance(value, float):
@@ -83,10 +88,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
     return file.getvalue().encode()
 
 
-def save(folder: Path, state: dict[str, Any]) -> None:
-    """Writes the checkpoint, then the tables that it holds as well."""
+def save(folder: Path, model: nn.Module, optimizer: Optimizer, metrics: list[Row], timings: list[Row]) -> None:
+    """Write the checkpoint, then the tables that it holds as well."""
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "metrics": metrics, "timings": timings}
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_whole(folder / CHECKPOINT, buffer.getvalue())
-    write_whole(folder / "metrics.csv", table(METRICS, state["metrics"]))
-    write_whole(folder / "timings.csv", table(TIMINGS, state["timings"]))
+    write_whole(folder / "metrics.csv", table(METRICS, metrics))
+    write_whole(folder / "timings.csv", table(TIMINGS, timings))

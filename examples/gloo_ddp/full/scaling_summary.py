@@ -1,8 +1,8 @@
-"""Makes a table of speed-up and efficiency from the results of scaling_strong.sbatch or scaling_weak.sbatch.
+"""Print a table of speed-up and efficiency from the results of scaling_strong.sbatch or scaling_weak.sbatch.
 
     python scaling_summary.py results/scaling_strong_17
 
-Reads `nodes-<N>-repeat-<R>/metrics.csv`, and writes all samples to scaling.json in the same folder.
+It reads `nodes-<N>-repeat-<R>/metrics.csv`, and writes all samples to scaling.json in the same folder.
 The first epoch of each run warms up and does not count.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 def throughputs(folder: Path) -> dict[int, list[float]]:
-    """Samples per second of each run, for each number of nodes: medians over the epochs after the first."""
+    """Return samples per second of each run by number of nodes: medians over the epochs after the first."""
     found: dict[int, list[float]] = {}
     for path in sorted(folder.glob("nodes-*-repeat-*/metrics.csv")):
         nodes = int(re.findall(r"nodes-(\d+)-", path.parent.name)[0])

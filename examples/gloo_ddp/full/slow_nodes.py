@@ -1,9 +1,9 @@
-"""Names the nodes that slow a training down, from the timings.csv of its results.
+"""Name the nodes that slow a training down, from the timings.csv of its results.
 
     python slow_nodes.py results/ddp_cpu_17
 
-All ranks end each step together, so their epochs take equally long. What differs is what they do meanwhile: a slow
-rank loads and computes all the time, and the others wait for it in the all-reduce.
+All ranks end each step together, so their epochs take equally long. They differ in how they spend the time: a slow
+rank loads and computes throughout, and the others wait for it in the all-reduce.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 LIMIT = 1.5
-"""A rank is slow where it loads and computes for so many times as long as the median of the others."""
+"""A rank is slow if it loads and computes this many times as long as the median of the others."""
 
 
 def work_of_ranks(path: Path) -> dict[tuple[int, str], tuple[float, float]]:
-    """Seconds in which each rank and host worked in an epoch, and waited; medians without the first epoch."""
+    """Return the seconds of an epoch that each rank and host worked and waited: medians without the first epoch."""
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first = min(int(row["epoch"]) for row in rows)

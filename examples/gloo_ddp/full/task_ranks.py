@@ -1,9 +1,11 @@
-"""Tasks that srun started become ranks of one training: who is who, one voice for errors, a log for each."""
+"""The ranks of a training, started by srun: join, agree, log, and end together."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -14,33 +16,30 @@ from typing import Any, NoReturn, TextIO
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group: imported later, it would keep the group alive
 from torch import nn
-
-DEVICES = {"gloo": "cpu", "nccl": "cuda"}
-"""Backends, and what each computes on."""
 
 
 def host() -> str:
-    """The name of this node."""
+    """Return the name of this node."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def give_up(message: str) -> NoReturn:
-    """Ends this task alone: it has not met the others yet, and each of them finds the same."""
+    """End this task before it meets the others: each of them finds the same problem, and the first reports it."""
     if os.environ.get("SLURM_PROCID", "0") == "0":
         print(f"error: {message}", file=sys.stderr, flush=True)
     sys.exit(2)
 
 
 def map_task() -> None:
-    """Sets what torch.distributed reads, from what Slurm says to this task.
+    """Set the variables that torch.distributed reads, from those that srun sets for this task.
 
-    SLURM_PROCID and SLURM_LOCALID differ from task to task. In the batch shell they are those of the shell itself, 0:
-    so a job script cannot export RANK and LOCAL_RANK, and what it exported all the same is overwritten here.
+    The job script cannot export them: in it, SLURM_PROCID and SLURM_LOCALID are 0.
     """
-    if "SLURM_JOB_ID" in os.environ and "SLURM_STEP_ID" not in os.environ:
-        give_up("in a job, start me with srun: python alone is one task on one node")
     in_step = "SLURM_STEP_ID" in os.environ
+    if "SLURM_JOB_ID" in os.environ and not in_step:
+        give_up("in a job, start this program with srun: without it, only one task runs, on one node")
     sources = {"RANK": ("SLURM_PROCID", "0"), "LOCAL_RANK": ("SLURM_LOCALID", "0"), "WORLD_SIZE": ("SLURM_NTASKS", "1")}
     for name, (source, alone) in sources.items():
         os.environ[name] = os.environ[source] if in_step else alone
@@ -55,60 +54,58 @@ def map_task() -> None:
     os.environ.setdefault("MASTER_PORT", str(25000 + int(os.environ.get("SLURM_JOB_ID", "4500")) % 7000))
 
 
-def join(timeout: float) -> torch.device:
-    """Joins this task to the others; returns the device that it computes on."""
+def join(timeout: float = 600) -> torch.device:
+    """Join the other tasks, and wait `timeout` seconds at most for a lost one; return the device to compute on."""
     map_task()
     backend = os.environ.get("BACKEND", "gloo")
-    if backend not in DEVICES:
-        give_up(f"BACKEND is {backend!r}; it is one of {', '.join(DEVICES)}")
-    if backend == "nccl" and not torch.cuda.is_available():
-        give_up("BACKEND is nccl, which needs GPUs, and there is none here: export BACKEND=gloo")
+    if backend not in ("gloo", "nccl"):
+        give_up(f"BACKEND is {backend!r}: give gloo or nccl")
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
     device = torch.device("cpu")
-    if DEVICES[backend] == "cuda":
+    if backend == "nccl":
+        if not torch.cuda.is_available():
+            give_up("BACKEND is nccl, which needs GPUs, and PyTorch sees none: export BACKEND=gloo")
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         torch.cuda.set_device(device)
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines: all write to one log
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
     return device
 
 
+def everybody(value: Any) -> list[Any]:
+    """Return the values of all ranks, in their order."""
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
 @contextmanager
 def one_voice() -> Iterator[None]:
-    """Ends all ranks when one has a problem, and lets only one of them say it.
-
-    A rank that ended alone would leave the others waiting for it.
-    """
+    """End all ranks if one has a problem, and let only one report it."""
     problem = None
     try:
         yield
     except (ValueError, OSError) as error:
         problem = str(error)
-    problems: list[str | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(problems, problem)
-    speaker = next((rank for rank, found in enumerate(problems) if found), None)
-    if speaker is None:
-        return
-    if dist.get_rank() == speaker:
-        print(f"error: {problem}", file=sys.stderr, flush=True)
-    leave(2)
+    speakers = [rank for rank, found in enumerate(everybody(problem)) if found]
+    if speakers:
+        if dist.get_rank() == speakers[0]:
+            print(f"error: {problem}", file=sys.stderr, flush=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # srun terminates the rest when the first has failed
+        dist.barrier()
+        sys.exit(2)
 
 
-def leave(status: int) -> NoReturn:
-    """Ends this rank, after all others have come to their end as well.
-
-    Not by sys.exit: a thread of gloo may still be about to free a tensor, and aborts
-    the process when Python has already begun to clean up.
-    """
-    dist.barrier()
-    dist.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+def refuse(message: str) -> None:
+    """End all ranks because of an option: each of them has read the same one."""
+    join()
+    with one_voice():
+        raise ValueError(message)
 
 
 def from_rank_0(function: Callable[[], Any]) -> Any:
-    """Lets rank 0 do something while the others wait; all get what it returned."""
+    """Let rank 0 do something while the others wait; return its result on all ranks."""
     box = [None]
     with one_voice():
         if dist.get_rank() == 0:
@@ -117,57 +114,61 @@ def from_rank_0(function: Callable[[], Any]) -> Any:
     return box[0]
 
 
-def everybody(value: Any) -> list[Any]:
-    """The values of all ranks, in their order."""
-    values = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
+def run(main: Callable[[], None]) -> NoReturn:
+    """Run a program, then leave the process group: by then the model is gone."""
+    status: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        status = end.code
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    sys.exit(status)
 
 
-def check_world() -> int:
-    """Checks that the ranks are on as many nodes as Slurm allotted to them; returns the number of nodes."""
-    nodes = len(set(everybody(host())))
-    with one_voice():
-        allotted = int(os.environ.get("SLURM_STEP_NUM_NODES", nodes))
-        if nodes != allotted:
-            raise ValueError(f"{dist.get_world_size()} ranks run on {nodes} nodes, but the step has {allotted}")
-    return nodes
+class Tee(io.TextIOBase):
+    """A stream that writes to several others."""
 
-
-class Tee:
-    """Writes what is printed to a log as well."""
-
-    def __init__(self, stream: TextIO, log: TextIO) -> None:
-        self.stream, self.log = stream, log
+    def __init__(self, *streams: TextIO) -> None:
+        self.streams = streams
 
     def write(self, text: str) -> int:
-        self.log.write(text)
-        return self.stream.write(text)
+        for stream in self.streams:
+            stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        self.log.flush()
-        self.stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+        for stream in self.streams:
+            stream.flush()
 
 
-def open_log(folder: Path) -> None:
-    """From here on all that this rank prints is also in rank_<R>.log, tracebacks included."""
-    log = (folder / f"rank_{dist.get_rank()}.log").open("a", encoding="utf-8", buffering=1)
-    sys.stdout = Tee(sys.stdout, log)
-    sys.stderr = Tee(sys.stderr, log)
+def say_once(line: str) -> None:
+    """Print a line on rank 0."""
+    if dist.get_rank() == 0:
+        print(line)
 
 
-def say(line: str) -> None:
-    """Prints a line in one piece."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def announce(device: torch.device, folder: Path, epochs: int) -> None:
+    """Print where this rank runs, and from here on everything into rank_<R>.log as well, tracebacks included."""
+    rank, world, backend = dist.get_rank(), dist.get_world_size(), dist.get_backend()
+    with one_voice():
+        log = (folder / f"rank_{rank}.log").open("a", encoding="utf-8", buffering=1)
+    sys.stdout, sys.stderr = Tee(sys.stdout, log), Tee(sys.stderr, log)
+    nodes = len(set(everybody(host())))
+    allotted = int(os.environ.get("SLURM_STEP_NUM_NODES", nodes))
+    with one_voice():
+        if nodes != allotted:
+            raise ValueError(f"{world} ranks run on {nodes} nodes, but the step has {allotted}")
+    job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
+    print(
+        f"rank {rank}/{world} start host={host()} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} "
+        f"device={device} backend={backend} framework=torch-{torch.__version__}{job} epochs={epochs}"
+    )
+    say_once(f"DDP on {world} ranks on {nodes} nodes, backend {backend}, rank 0 on {host()}")
 
 
-def fingerprint(model: nn.Module) -> str:
-    """Return the first 12 digits of the SHA-256 of the parameters: equal where all bits are."""
-    digest = hashlib.sha256()
-    for value in model.state_dict().values():
-        digest.update(value.cpu().numpy().tobytes())
-    return digest.hexdigest()[:12]
+def conclude(model: nn.Module, **fields: object) -> None:
+    """Print how this rank ended; `params` is the same on ranks whose parameters have the same bits."""
+    digest = hashlib.sha256(b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values()))
+    shown = " ".join(f"{name}={value}" for name, value in fields.items())
+    print(f"rank {dist.get_rank()}/{dist.get_world_size()} end {shown} params={digest.hexdigest()[:12]}")

@@ -1,10 +1,10 @@
-"""Speeds of a freeway every five minutes: made by a traffic model, or read from a file in the form of METR-LA.
+"""Speeds on a freeway every five minutes: made by a traffic model, or read from a file in the layout of METR-LA.
 
     python traffic_data.py
 
-The made ones are synthetic. The model is the cell transmission model (C. F. Daganzo, The cell transmission model,
-Transportation Research Part B 28, 1994): the road is cut into cells, and what flows from one into the next is what
-the first can send and the second can take. Jams grow against the traffic, as real ones do.
+The synthetic ones come from the cell transmission model (C. F. Daganzo, The cell transmission model, Transportation
+Research Part B 28, 1994): it cuts the road into cells, and moves from one cell into the next as much as the first can
+send and the second can take. Jams grow against the traffic, as real ones do.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Speeds:
     """Speeds of all sensors.
 
     Args:
-        mph: Speeds, shape (times, sensors); 0 where a sensor said nothing.
-        slots: Which five minutes of its day a time is, 0 to 287, shape (times,).
+        mph: Speeds, shape (times, sensors); 0 marks a missing one.
+        slots: Five-minute slot of the day, 0 to 287, shape (times,).
         weekend: 1 on Saturdays and Sundays, else 0, shape (times,).
-        source: Where they come from.
+        source: Where the speeds come from.
     """
 
     mph: np.ndarray
@@ -49,7 +49,7 @@ class Speeds:
 
 
 def demand(days: int, rng: np.random.Generator) -> np.ndarray:
-    """How much of the peak wants to drive, shape (ticks of a day, days)."""
+    """Return the demand as a share of the peak, shape (ticks of a day, days)."""
     hour = np.arange(0, 24, TICK_SECONDS / 3600)[:, None]
     weekend = np.arange(days) % 7 >= 5
 
@@ -67,7 +67,7 @@ def demand(days: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def open_lanes(days: int, rng: np.random.Generator) -> list[tuple[int, int, int, int, float]]:
-    """Incidents: first and last tick, day, cell, and the share of the capacity that is left."""
+    """Draw incidents: first and last tick, day, cell, and the share of the capacity that remains."""
     incidents = []
     for day in range(days):
         for _ in range(rng.poisson(2.0)):
@@ -79,7 +79,7 @@ def open_lanes(days: int, rng: np.random.Generator) -> list[tuple[int, int, int,
 
 
 def drive(days: int, rng: np.random.Generator) -> np.ndarray:
-    """Speeds of all cells in mph, means over five minutes, shape (days, slots, cells)."""
+    """Return the mean speeds of all cells in mph over five minutes, shape (days, slots, cells)."""
     hours = TICK_SECONDS / 3600
     wanted = demand(days, rng)
     full = np.broadcast_to(LANE_CAPACITY * LANES, (days, CELLS))
@@ -122,9 +122,9 @@ def drive(days: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def make_speeds(days: int = 35, seed: int = 0) -> Speeds:
-    """Lets traffic drive, and reads it by sensors that are a little wrong and at times silent.
+    """Simulate traffic, and read it with sensors that err a little and sometimes fall silent.
 
-    The same days and seed give the same speeds. Each day begins by itself, with the little traffic of midnight.
+    The same days and seed give the same speeds. Each day starts afresh, with the light traffic of midnight.
     """
     rng = np.random.default_rng(seed)
     speeds = drive(days, rng)[:, :, SENSOR_CELLS].reshape(days * SLOTS, len(SENSOR_CELLS))
@@ -140,7 +140,7 @@ def make_speeds(days: int = 35, seed: int = 0) -> Speeds:
 
 
 def cached_speeds(folder: Path, days: int, seed: int) -> Speeds:
-    """The speeds of `make_speeds`, from a file where there is one already."""
+    """Return the speeds of `make_speeds`, from a file if an earlier run has written it."""
     path = folder / f"synthetic-{days}-days-seed-{seed}.npz"
     if path.exists():
         with np.load(path) as file:
@@ -154,15 +154,15 @@ def cached_speeds(folder: Path, days: int, seed: int) -> Speeds:
 
 
 def read_hdf5(path: Path) -> Speeds:
-    """Reads a table of speeds in the form of METR-LA and PEMS-BAY.
+    """Read a table of speeds in the layout of METR-LA and PEMS-BAY.
 
     Such a file holds one table as pandas writes it: a group (`df` in METR-LA, `speed` in PEMS-BAY) with the speeds in
-    `block0_values`, the sensors in `axis0`, and the times in `axis1`, in nanoseconds since 1970. A speed of 0, or one
-    that is no number, is missing, and so are times that the table leaves out.
+    `block0_values`, the sensors in `axis0`, and the times in `axis1`, in nanoseconds since 1970. A speed of 0 or
+    NaN is missing, and so is every speed at a time that the table leaves out.
 
     Raises:
-        ValueError: The file has another form.
-        OSError: It cannot be read.
+        ValueError: The file has another layout.
+        OSError: The file cannot be read.
     """
     import h5py
 
@@ -177,7 +177,7 @@ def read_hdf5(path: Path) -> Speeds:
                 )
             mph, sensors, times = (tables[0][part][()] for part in parts)
     except OSError as error:
-        reason = "there is no such file" if not Path(path).exists() else str(error)
+        reason = "no such file" if not Path(path).exists() else str(error)
         raise OSError(f"cannot read --data {path} as HDF5: {reason}") from None
     if mph.ndim != 2 or mph.shape != (len(times), len(sensors)) or not np.issubdtype(mph.dtype, np.number):
         raise ValueError(

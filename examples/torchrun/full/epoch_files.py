@@ -55,15 +55,17 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
         raise ValueError(f"{found[-1]} is damaged: delete it to continue from the one before ({reason})") from None
 
 
-def save(folder: Path, state: dict[str, Any]) -> None:
-    """Write the checkpoint of an epoch, and the metrics up to it."""
+def save(folder: Path, parts: dict[str, Any], history: list[dict[str, float]]) -> None:
+    """Write the checkpoint of the last epoch, and the metrics up to it."""
+    epoch = len(history)
+    state = {name: part.state_dict() for name, part in parts.items()}
     buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_whole(folder / f"checkpoint_epoch_{state['epoch']}.pt", buffer.getvalue())
+    torch.save({**state, "epoch": epoch, "history": history}, buffer)
+    write_whole(folder / f"checkpoint_epoch_{epoch}.pt", buffer.getvalue())
     text = io.StringIO()
-    table = csv.DictWriter(text, state["history"][0])
+    table = csv.DictWriter(text, history[0])
     table.writeheader()
-    table.writerows(state["history"])
+    table.writerows(history)
     write_whole(folder / "metrics.csv", text.getvalue().encode())
 
 

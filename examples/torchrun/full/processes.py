@@ -1,4 +1,4 @@
-"""The processes of a training: join, agree, and end together. The full programs of the torchrun guide share this."""
+"""The processes of a training, started by torchrun: join, agree, and end together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 
 def setup_distributed(wanted: str = "auto", timeout: float = 600) -> torch.device:
-    """Join this process to the others; return the device that it computes on.
+    """Join the other processes, and wait `timeout` seconds at most for a lost one; return the device to compute on.
 
-    Args:
-        wanted: `cuda` insists on GPUs, `cpu` leaves them alone, `auto` takes them where PyTorch sees some.
-        timeout: Seconds to wait for a lost process.
+    The wanted device `cuda` insists on GPUs, `cpu` leaves them alone, and `auto` takes them if PyTorch sees any.
     """
     if "RANK" not in os.environ:
         print(
@@ -34,52 +32,53 @@ def setup_distributed(wanted: str = "auto", timeout: float = 600) -> torch.devic
         sys.exit(2)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
-    device = torch.device("cpu")
-    if wanted != "cpu" and torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    cuda = wanted != "cpu" and torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    if cuda:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines: all write to one log
+    dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=timeout))
     with one_voice():
-        if wanted == "cuda" and device.type != "cuda":
+        if wanted == "cuda" and not cuda:
             raise ValueError(
                 f"--device cuda: PyTorch {torch.__version__} sees no GPU on {host()}; "
                 "install a CUDA build of PyTorch and ask Slurm for GPUs, or give --device cpu"
             )
-    unseen = wanted == "auto" and device.type == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0))
-    if unseen and dist.get_rank() == 0:
-        say("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs (--device cuda insists)")
+    if wanted == "auto" and not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+        say_once("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs (--device cuda insists)")
     return device
+
+
+def everybody(value: Any) -> list[Any]:
+    """Return the values of all processes, in the order of their ranks."""
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 @contextmanager
 def one_voice() -> Iterator[None]:
-    """End all processes when one has a problem, and let only one of them report it.
-
-    A process that ended alone would leave the others waiting for it.
-    """
+    """End all processes if one has a problem, and let only one report it."""
     problem = None
     try:
         yield
     except (ValueError, OSError) as error:
         problem = str(error)
-    problems: list[str | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(problems, problem)
-    speaker = next((rank for rank, found in enumerate(problems) if found), None)
-    if speaker is None:
-        return
-    if dist.get_rank() == speaker:
-        print(f"error: {problem}", file=sys.stderr, flush=True)
-    leave(2)
+    speakers = [rank for rank, found in enumerate(everybody(problem)) if found]
+    if speakers:
+        if dist.get_rank() == speakers[0]:
+            print(f"error: {problem}", file=sys.stderr, flush=True)
+        leave(2)
 
 
 def leave(status: int) -> NoReturn:
-    """End this process, but only when all others have come here: torchrun kills the rest when one has failed."""
+    """End this process once all others have come here: torchrun ends the rest when the first has failed."""
     dist.barrier()
     sys.exit(status)
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a program to its end, then leave the process group: when `main` has returned, the model is gone."""
+    """Run a program, then leave the process group: by then the model is gone."""
     status: Any = 0
     try:
         record(main)()  # torchrun shows the traceback of the first process that failed
@@ -107,8 +106,7 @@ def host() -> str:
 
 def check_world() -> int:
     """Check that the processes are what Slurm allotted; return the number of nodes."""
-    hosts = [""] * dist.get_world_size()
-    dist.all_gather_object(hosts, host())
+    hosts = everybody(host())
     nodes, here = len(set(hosts)), hosts.count(host())
     with one_voice():
         allotted = int(os.environ.get("SLURM_NNODES", nodes))
@@ -127,31 +125,28 @@ def check_world() -> int:
     return nodes
 
 
-def say(line: str) -> None:
-    """Print a line in one piece: all processes of a node write to one log."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def fingerprint(model: nn.Module) -> str:
-    """Return the first 12 digits of the SHA-256 of the parameters: equal if all bits are equal."""
-    digest = hashlib.sha256()
-    for value in model.state_dict().values():
-        digest.update(value.cpu().numpy().tobytes())
-    return digest.hexdigest()[:12]
+def say_once(line: str) -> None:
+    """Print a line on rank 0."""
+    if dist.get_rank() == 0:
+        print(line)
 
 
 def announce(device: torch.device) -> None:
     """Print where this process runs; on rank 0 also how many there are."""
-    nodes = check_world()
-    rank, world = dist.get_rank(), dist.get_world_size()
+    nodes, rank, world, backend = check_world(), dist.get_rank(), dist.get_world_size(), dist.get_backend()
     job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
-    say(
+    print(
         f"rank {rank}/{world} start host={host()} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} "
-        f"device={device} backend={dist.get_backend()} framework=torch-{torch.__version__}{job}"
+        f"device={device} backend={backend} framework=torch-{torch.__version__}{job}"
     )
-    if rank == 0:
-        say(
-            f"Starting distributed training on {world} {'GPUs' if device.type == 'cuda' else 'CPU processes'} "
-            f"(nodes x processes: {nodes} x {world // nodes}, backend: {dist.get_backend()}), master node: {host()}"
-        )
+    say_once(
+        f"Starting distributed training on {world} {'GPUs' if device.type == 'cuda' else 'CPU processes'} "
+        f"(nodes x processes: {nodes} x {world // nodes}, backend: {backend}), master node: {host()}"
+    )
+
+
+def conclude(model: nn.Module, **fields: object) -> None:
+    """Print how this process ended; `params` is the same on processes whose parameters have the same bits."""
+    digest = hashlib.sha256(b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values()))
+    shown = " ".join(f"{name}={value}" for name, value in fields.items())
+    print(f"rank {dist.get_rank()}/{dist.get_world_size()} end {shown} params={digest.hexdigest()[:12]}")

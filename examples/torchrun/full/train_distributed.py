@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from epoch_files import draw_curves, prepare_folder, save
 from image_data import DATASETS
-from processes import announce, fingerprint, from_rank_0, one_voice, run, say, setup_distributed
+from processes import announce, conclude, from_rank_0, one_voice, run, say_once, setup_distributed
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -169,8 +169,8 @@ def share_of(batch_size: int, images: int) -> int:
             raise ValueError(f"{world} processes for {images} images to train on: start fewer")
         if share * world > images:
             raise ValueError(f"--batch-size {batch_size} is more than the {images} images to train on: give fewer")
-    if dist.get_rank() == 0 and share * world != batch_size:
-        say(f"--batch-size {batch_size}: each of {world} processes takes {share} images, {share * world} a step")
+    if share * world != batch_size:
+        say_once(f"--batch-size {batch_size}: each of {world} processes takes {share} images, {share * world} a step")
     return share
 
 
@@ -208,8 +208,7 @@ def resume(training: Training, parts: dict[str, Any]) -> list[dict[str, float]]:
         except (RuntimeError, ValueError, KeyError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"the checkpoint in {folder} is of another model: {reason}") from None
-    if dist.get_rank() == 0:
-        say(f"Resuming after epoch {len(history)}")
+    say_once(f"Resuming after epoch {len(history)}")
     return history
 
 
@@ -218,7 +217,7 @@ def fit(training: Training, train: Callable[[Training, int], tuple[float, float,
 
     `more` are objects with a state to save, beside the model and the optimizer.
     """
-    settings, rank, world = training.settings, dist.get_rank(), dist.get_world_size()
+    settings = training.settings
     parts = {"model": training.model.module, "optimizer": training.optimizer, **more}
     history = resume(training, parts)
     steps = 0
@@ -230,16 +229,10 @@ def fit(training: Training, train: Callable[[Training, int], tuple[float, float,
         row = {"epoch": epoch, "train_loss": loss, "train_accuracy": accuracy}
         row |= {"test_loss": test_loss, "test_accuracy": test_accuracy}
         history.append({**row, "seconds": round(time.monotonic() - start, 3)})
-        if rank == 0:
-            say(f"Epoch {epoch} - Avg Loss: {loss:.6f}, Accuracy: {accuracy:.2%}, Test Accuracy: {test_accuracy:.2%}")
-        with one_voice():
-            if rank == 0:
-                saved = {name: part.state_dict() for name, part in parts.items()}
-                save(settings.checkpoint_dir, {**saved, "epoch": epoch, "history": history})
-    if rank == 0:
-        draw_curves(settings.checkpoint_dir, history)
-    params = fingerprint(training.model.module)
-    say(f"rank {rank}/{world} end steps={steps} loss={history[-1]['train_loss']:.4f} params={params}")
+        say_once(f"Epoch {epoch} - Avg Loss: {loss:.6f}, Accuracy: {accuracy:.2%}, Test Accuracy: {test_accuracy:.2%}")
+        from_rank_0(lambda: save(settings.checkpoint_dir, parts, history))
+    from_rank_0(lambda: draw_curves(settings.checkpoint_dir, history))
+    conclude(training.model.module, steps=steps, loss=f"{history[-1]['train_loss']:.4f}")
 
 
 class Parser(argparse.ArgumentParser):

@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node 2 train_requeue.py
     srunbook simulate --nodes 2 -- torchrun --nnodes 2 --nproc-per-node 2 \
-        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_requeue.py --checkpoint-dir two_nodes
+        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_requeue.py --checkpoint-dir requeue_two_nodes
     sbatch run_requeue.sbatch
 
 Like train_distributed.py, but it saves within an epoch, stops at a signal, and continues
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
-from processes import fingerprint, leave, one_voice, run, say
+from processes import conclude, leave, one_voice, run, say_once
 from torch.nn.functional import cross_entropy
 from train_distributed import Parser, SimpleConvNet, Training, evaluate, floats, positive, prepare, sums
 
@@ -85,7 +85,7 @@ class Progress:
         self.step = found.step
         if dist.get_rank() == 0:
             self.sums += found.tensors["sums"].to(self.sums.device)
-            say(f"Resuming after step {self.step}")
+        say_once(f"Resuming after step {self.step}")
         for name, value in named.items():
             value.data.copy_(found.tensors[f"model.{name}"])
             momentum = found.tensors[f"momentum.{name}"].to(value.device)
@@ -124,11 +124,8 @@ def end_epoch(progress: Progress, epoch: int) -> None:
     total, right, count = progress.sums.tolist()
     progress.sums = progress.zeros()
     _, test_accuracy = evaluate(progress.training)
-    if dist.get_rank() == 0:
-        say(
-            f"Epoch {epoch} - Avg Loss: {total / count:.6f}, Accuracy: {right / count:.2%}, "
-            f"Test Accuracy: {test_accuracy:.2%}"
-        )
+    shown = f"Avg Loss: {total / count:.6f}, Accuracy: {right / count:.2%}, Test Accuracy: {test_accuracy:.2%}"
+    say_once(f"Epoch {epoch} - {shown}")
     if not math.isfinite(total):
         give_up(f"the loss of epoch {epoch} is {total / count}")
 
@@ -149,8 +146,7 @@ def train(progress: Progress, stop: StopSignal, save_every: int) -> None:
             if stopped or progress.step == last or progress.step % save_every == 0:
                 progress.save()
             if stopped and progress.step < last:
-                if dist.get_rank() == 0:
-                    say(f"Stopping after step {progress.step}: {stop.signal.name}")
+                say_once(f"Stopping after step {progress.step}: {stop.signal.name}")
                 tell_status(EXIT_STOPPED)
                 stop.leave()  # rank 0 puts the job back into the queue
 
@@ -167,8 +163,7 @@ def main() -> None:
     first = progress.step
     with StopSignal() as stop:
         train(progress, stop, settings.save_every)
-    params = fingerprint(training.model.module)
-    say(f"rank {rank}/{world} end steps={progress.step - first} params={params}")
+    conclude(training.model.module, steps=progress.step - first)
 
 
 if __name__ == "__main__":

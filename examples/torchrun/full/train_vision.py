@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node 2 train_vision.py
     srunbook simulate --nodes 2 -- torchrun --nnodes 2 --nproc-per-node 2 \
-        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_vision.py --checkpoint-dir two_nodes
+        --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:29400 train_vision.py --checkpoint-dir vision_two_nodes
     sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.

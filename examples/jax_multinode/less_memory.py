@@ -1,0 +1,94 @@
+"""Train a small network on all devices of all nodes, with less memory and in less time.
+
+python less_memory.py                                                     # one process
+srunbook simulate --nodes 2 --ntasks-per-node 2 -- python less_memory.py  # four
+sbatch data_parallel.sbatch less_memory.py                                # two nodes
+"""
+
+import os
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+STEPS = 100
+BATCH_SIZE = 64  # of all devices together
+LEARNING_RATE = 0.05
+PIECES = 2  # number of pieces per batch, computed one after the other
+PRECISION = jnp.bfloat16  # or jnp.float32
+
+
+@jax.checkpoint  # keep the inputs only, and compute the rest again on the way back
+def layer(weights, bias, images):
+    return jnp.tanh(images @ weights + bias)
+
+
+def loss_of(params, images, labels):
+    low, images = jax.tree.map(lambda a: a.astype(PRECISION), (params, images))
+    hidden = layer(low["w1"], low["b1"], images)
+    scores = hidden @ low["w2"] + low["b2"]
+    scores = jax.nn.log_softmax(scores.astype(jnp.float32))  # sums need all digits
+    return -jnp.mean(jnp.sum(jax.nn.one_hot(labels, 10) * scores, axis=1))
+
+
+@partial(jax.jit, donate_argnums=0)  # write the new parameters over the old ones
+def train_step(params, images, labels):
+    def add(total, piece):
+        found = jax.value_and_grad(loss_of)(params, *piece)
+        return jax.tree.map(jnp.add, total, found), None
+
+    nothing = jax.tree.map(jnp.zeros_like, (jnp.float32(0), params))
+    total, _ = jax.lax.scan(add, nothing, (images, labels))
+    loss, gradient = jax.tree.map(lambda x: x / PIECES, total)
+    return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradient), loss
+
+
+def main():
+    rank, world_size = jax.process_index(), jax.process_count()
+    devices, own = jax.devices(), jax.local_devices()
+    host = os.uname().nodename
+    print(f"rank {rank}/{world_size} start host={host} device={own[0]}", flush=True)
+    mesh = jax.make_mesh((len(devices),), ("batch",))
+    split = NamedSharding(mesh, P(None, "batch"))  # own rows of each piece
+    copies = NamedSharding(mesh, P())  # each device holds the whole
+
+    share = max(1, BATCH_SIZE // len(devices) // PIECES) * PIECES
+    mine = share * len(own)  # rows of this process
+    if rank == 0:
+        total = share * len(devices)
+        print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
+        if own[0].platform == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+            print("warning: Slurm gave this job GPUs and JAX sees none: training on CPUs", flush=True)
+
+    # Stand-in data: ten patterns under noise. Put your own dataset here.
+    rng = np.random.default_rng(0)
+    labels = rng.integers(10, size=2048)
+    images = rng.normal(size=(10, 256))[labels] + 3 * rng.normal(size=(2048, 256))
+    images = images.astype(np.float32)
+
+    params = {"w1": rng.normal(size=(256, 64)) / 16, "b1": np.zeros(64)}
+    params |= {"w2": rng.normal(size=(64, 10)) / 8, "b2": np.zeros(10)}
+    params = jax.device_put(jax.tree.map(np.float32, params), copies)
+
+    for step in range(1, STEPS + 1):
+        # The step's number is the seed: a step sees the same rows in each run.
+        rows = np.random.default_rng(step).choice(len(images), share * len(devices))
+        rows = rows[rank * mine : (rank + 1) * mine].reshape(PIECES, -1)
+        x = jax.make_array_from_process_local_data(split, images[rows])
+        y = jax.make_array_from_process_local_data(split, labels[rows])
+        params, loss = train_step(params, x, y)
+        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if step % 20 == 0 and rank == 0:
+            print(f"step {step}: loss {loss:.6f}", flush=True)
+
+    if rank == 0:
+        np.savez("model.npz", **params)
+
+
+if __name__ == "__main__":
+    if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
+        jax.distributed.initialize()  # before anything else that uses JAX
+    main()
