@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
@@ -35,27 +34,47 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxext.opengraph",
-    "notfound.extension",
     # ours, in docs/_ext
     "code_diff",
     "code_file",
+    "copy_whole",
+    "adapt_data",
     "recorded",
     "real_files",
     "gallery_guard",
+    "gallery_assets",
     "failures",
+    "paste_box",
     "measured",
+    "measured_figure",
     "scaling_tables",
     "drawings",
+    "script_builder",
+    "memory_form",
     "fields",
+    "home",
+    "descriptions",
+    "missing_page",
+    "llms",
+    "guide_zip",
+    "search_index",
 ]
 # What our extensions show and check, from the root of the repository.
-repository_folders = ["examples", "slurm", "scripts", "src", "bench"]
-console_folders = [*repository_folders, "docs", "tests"]
+repository_folders = ["examples", "slurm", "scripts", "src", "bench", "tests"]
+console_folders = [*repository_folders, "docs"]
 console_commands = {"srunbook": "srunbook.cli:main"}
 real_files_docstrings = {"reference/api": "src"}
 real_files_help = {"tools/command": "srunbook"}
 failures_folder = "troubleshooting"
 drawings_folder = "_static/drawings"
+search_weights = [
+    ("gallery/", 0.5),
+    ("about/", 0.5),
+    ("reference/api-", 0.6),
+    ("tools/command", 0.6),
+    ("troubleshooting/index", 0.7),
+]
+search_suggestions = ["troubleshooting/index", "guides/index", "tools/explain", "reference/glossary"]
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]
@@ -79,12 +98,13 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
+    "image_scrapers": ("gallery_plots.as_svg",),
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "gallery/backreferences",
     "default_thumb_file": str(ROOT / "docs" / "_static" / "printed.svg"),
     "abort_on_example_error": True,
-    "reset_modules": ("gallery_guard.restore_environment",),
+    "reset_modules": ("gallery_guard.restore_environment", "gallery_plots.style"),
     "reset_modules_order": "both",
     "capture_repr": (),
     "notebook_extensions": set(),
@@ -96,8 +116,13 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_static_path = ["docs/_static"]
-html_css_files = ["site.css"]
-html_js_files = [("site.js", {"defer": "defer"})]
+html_css_files = ["site.css", "reading.css", "plots.css", "panel.css", "search.css"]
+html_js_files = [
+    ("site.js", {"defer": "defer"}),
+    ("js/search-box.js", {"defer": "defer"}),
+    ("js/panel.js", {"type": "module"}),
+]
+html_favicon = "docs/_static/favicon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_baseurl = "https://srunbook.readthedocs.io/en/latest/"
@@ -113,10 +138,10 @@ pygments_dark_style = "github-dark-high-contrast"
 
 ogp_site_url = html_baseurl
 ogp_site_name = "srunbook"
-ogp_social_cards = {"enable": False}
-ogp_description_length = 200
+ogp_social_cards = {"enable": False}  # one card for all pages
+ogp_image = "_static/social-card.png"
+ogp_image_alt = "srunbook, multi-node training on Slurm: srun starts two ranks on each of two nodes"
+ogp_custom_meta_tags = ('<meta name="twitter:card" content="summary_large_image">',)
 
 copybutton_exclude = ".linenos, .gp, del, .diff-gap"
 copybutton_selector = "div.code-file pre, div.highlight-console pre, div.highlight-python pre"
-
-notfound_urls_prefix = urlsplit(html_baseurl).path

@@ -123,9 +123,10 @@ class CodeFile(RepositoryDirective):
         return sorted(chosen)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("code-file", CodeFile)
     INCLUDED.connect(app)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    version = 2  # of the blocks in doctrees kept from an earlier build
+    return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}

@@ -27,7 +27,7 @@ def wrong_command(text: str, root: Path, folders: Sequence[str], commands: Mappi
         None where nothing is known to be wrong.
     """
     try:
-        words = shlex.split(text.strip().removeprefix("$ "))
+        words = shlex.split(text.strip().removeprefix("$ ").replace("\\\n", ""))
     except ValueError as error:
         return str(error)
     for word in words:

@@ -1,18 +1,25 @@
-"""Entries about failures: their form, the directive `failure-message`, and the list `failure-index` of all messages.
+"""Entries about failures: pages made from their front matter, and the directive `failure-index` that lists them.
 
-An entry is a page in the folder `failures_folder` whose front matter says `message`, `where` and `frameworks`, and
-which has the sections that `SECTIONS` names. Its message stands in a recording on the page; where no machine here can
-reproduce it, the front matter says under `source` where the text was taken from.
+An entry is a page in the folder `failures_folder`. `failure_entries` says what its front matter holds. From it come the
+page's title, its description for search engines, the block with all forms of the message and the fix in one line, and
+its place in the index. The page itself begins with a sentence and the sections that `SECTIONS` names. A recording on it
+shows the message; where no machine here can reproduce it, `source` says where the text was taken from.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from docutils import nodes
+from failure_entries import FRONT_MATTER, EntryError, parse_entry
 from repository import line
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+from srunbook.explain import Entry, Stage, expression, shown
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -20,12 +27,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIELDS = ("message", "where", "frameworks")
-SECTIONS = ("The message", "Where it is seen", "The cause", "The fix", "The test")
+SECTIONS = ["The fix", "The cause"]
+"""The first sections of an entry."""
+
+STAGES = get_args(Stage)
 
 
 class FailureIndexNode(nodes.General, nodes.Element):  # type: ignore[misc]
-    """Stands for the list of messages until all pages are read."""
+    """Stands for the entries of a stage until all pages are read."""
 
 
 def is_entry(env: BuildEnvironment, page: str) -> bool:
@@ -34,111 +43,169 @@ def is_entry(env: BuildEnvironment, page: str) -> bool:
     return page.startswith(f"{folder}/") and page != f"{folder}/index"
 
 
-def entries(env: BuildEnvironment) -> list[str]:
-    """Return the pages that are entries, in the order of their messages."""
-    pages = [page for page in env.found_docs if is_entry(env, page)]
-    return sorted(pages, key=lambda page: (str(env.metadata[page].get("message", "")).lower(), page))
+def entry_of(env: BuildEnvironment, page: str) -> Entry | None:
+    """Return the entry of a page, or None where its front matter is wrong, of which reading the page has warned."""
+    try:
+        return parse_entry(Path(env.doc2path(page)).read_text(encoding="utf-8"), page)
+    except EntryError:
+        return None
 
 
-def squeezed(text: str) -> str:
-    """Join the words of a text with single spaces."""
-    return " ".join(text.split())
+INLINE = re.compile(r"`([^`]+)`|\[([^\]]+)\]\((https?://[^)\s]+)\)")
 
 
-class FailureMessage(SphinxDirective):
-    """Shows the message of an entry that cannot be reproduced here, and says where its text was taken from."""
-
-    def run(self) -> list[nodes.Node]:
-        """Build block and source from the page's front matter."""
-        facts = self.env.metadata[self.env.docname]
-        if not facts.get("message") or not facts.get("source"):
-            error = "failure-message needs `message` and `source` in the page's front matter"
-            return [self.state.document.reporter.error(error, line=self.lineno)]
-        message = str(facts["message"])
-        if not is_entry(self.env, self.env.docname) or len(message.strip().splitlines()) != 1:
-            folder = self.env.config.failures_folder
-            error = f"failure-message is for entries in {folder}/, whose `message` is one line"
-            return [self.state.document.reporter.error(error, line=self.lineno)]
-        box = nodes.container(classes=["recorded"], is_div=True)
-        box += nodes.literal_block(message, message, language="none", front_matter="message")
-        box += line(f"Not reproduced here. Text from {facts['source']}.", classes=["badge-line", "badge-none"])
-        return [box]
+def inlined(text: str) -> list[nodes.Node]:
+    """Make nodes of a line of text with code between backticks, and links as Markdown writes them."""
+    found, end = [], 0
+    for match in INLINE.finditer(text):
+        code, label, address = match.groups()
+        found += [nodes.Text(text[end : match.start()])]
+        found += [nodes.literal(code, code) if code else nodes.reference("", label, refuri=address)]
+        end = match.end()
+    return [*found, nodes.Text(text[end:])]
 
 
-class FailureIndex(SphinxDirective):
-    """Lists the messages of all entries."""
-
-    def run(self) -> list[nodes.Node]:
-        """Leave a mark that is filled when all pages are read."""
-        return [FailureIndexNode()]
-
-
-def check(app: Sphinx, doctree: nodes.document) -> None:
-    """Warn about an entry that does not have the form of one."""
-    page = app.env.docname
+def add_title(app: Sphinx, page: str, content: list[str]) -> None:
+    """Give an entry its title, on the line below its front matter, so that all other lines keep their number."""
     if not is_entry(app.env, page):
         return
-    facts = app.env.metadata[page]
-    for field in FIELDS:
-        if not str(facts.get(field, "")).strip():
-            logger.warning(
-                "entry without `%s` in its front matter; it needs %s",
-                field,
-                ", ".join(FIELDS),
-                location=page,
-                type="failures",
-            )
-    titles = [section[0].astext() for section in doctree.findall(nodes.section)]
-    missing = [title for title in SECTIONS if title not in titles]
-    if missing:
-        logger.warning("entry without the sections %s", ", ".join(map(repr, missing)), location=page, type="failures")
-    message = squeezed(str(facts.get("message", "")))
-    shown = [block for block in doctree.findall(nodes.literal_block) if "recording" in block or "front_matter" in block]
-    if not any(message in squeezed(block.astext()) for block in shown):
+    try:
+        entry = parse_entry(content[0], page)
+    except EntryError as error:
+        logger.warning("%s", error, location=page, type="failures")
+        title = page
+    else:
+        title = f"`` {entry.title} ``" if entry.messages else entry.title
+    found = FRONT_MATTER.match(content[0])
+    place = found.end() if found else 0
+    content[0] = f"{content[0][:place]}# {title}\n{content[0][place:].removeprefix(chr(10))}"
+
+
+def build_head(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the forms of the message and the fix below an entry's title, and its description into the page's head."""
+    page = app.env.docname
+    entry = entry_of(app.env, page) if is_entry(app.env, page) else None
+    section = next(doctree.findall(nodes.section), None)
+    if entry is None or section is None:
+        return
+    check(entry, page, doctree)
+    box = nodes.container(classes=["failure-head"], is_div=True)
+    if len(entry.messages) > 1:  # the only one is the title
+        text = "\n".join(map(shown, entry.messages))
+        box += nodes.literal_block(text, text, language="none", front_matter="messages")
+    box += line(nodes.strong("", "Fix: "), *inlined(entry.fix), classes=["failure-fix"])
+    facts = [f"while it {PHASES[entry.stage]}", entry.symptom, *entry.frameworks]
+    box += line(" · ".join(facts), classes=["failure-where"])
+    if entry.source:
+        box += line(
+            "Not reproduced here. Text from ", *inlined(f"{entry.source}."), classes=["badge-line", "badge-none"]
+        )
+    section.insert(1, box)
+    described = f"{entry.title}. {entry.fix}".replace("`", "")
+    app.env.metadata[page]["og:description"] = escape(described)  # its extension escapes quotes alone
+    doctree.insert(0, nodes.meta(name="description", content=described))
+    if keywords := app.env.metadata[page].get("keywords"):
+        doctree.insert(0, nodes.meta(name="keywords", content=str(keywords)))
+
+
+PHASES = {
+    "submit": "is submitted",
+    "queue": "waits",
+    "start": "starts",
+    "meet": "connects its processes",
+    "train": "trains",
+    "save": "saves or loads",
+    "end": "ends",
+}
+"""What a job does in each stage."""
+
+
+def check(entry: Entry, page: str, doctree: nodes.document) -> None:
+    """Warn about an entry without its sections, or without a proof of its message."""
+    titles = [section[0].astext() for section in doctree.findall(nodes.section)][1:]
+    if titles[: len(SECTIONS)] != SECTIONS:
+        wanted = ", ".join(map(repr, SECTIONS))
+        logger.warning("entry whose first sections are not %s", wanted, location=page, type="failures")
+    forms = [re.compile(expression(form)) for form in entry.messages]
+    recorded = [block.astext() for block in doctree.findall(nodes.literal_block) if "recording" in block]
+    if forms and not entry.source and not any(form.search(text) for form in forms for text in recorded):
         logger.warning(
-            "no recording on this page shows its message, %r: include one with `recorded`, or give a `source` and use "
-            "`failure-message`",
-            message,
+            "no recording on this page shows its message, %r: include one with `recorded`, or give a `source`",
+            entry.messages[0],
             location=page,
             type="failures",
         )
 
 
-def list_messages(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Put the list of messages where a page asked for it."""
-    for mark in list(doctree.findall(FailureIndexNode)):
+class FailureIndex(SphinxDirective):
+    """Lists the entries of a stage, each with its fix."""
+
+    required_arguments: ClassVar = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Leave a mark that is filled when all pages are read."""
+        stage = self.arguments[0]
+        if stage not in STAGES:
+            error = f"failure-index: {stage!r} is no stage; there are {', '.join(STAGES)}"
+            return [self.state.document.reporter.error(error, line=self.lineno)]
+        self.env.metadata[self.env.docname]["failure-index"] = "yes"
+        return [FailureIndexNode(stage=stage)]
+
+
+def list_entries(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Put the list of entries where a page asked for it."""
+    marks = list(doctree.findall(FailureIndexNode))
+    if not marks:
+        return
+    pages = [name for name in app.env.found_docs if is_entry(app.env, name)]
+    found = {name: entry for name in pages if (entry := entry_of(app.env, name))}
+    for mark in marks:
         items = nodes.bullet_list(classes=["failure-index"])
-        for entry in entries(app.env):
-            facts = app.env.metadata[entry]
-            message = str(facts.get("message", entry))
-            link = nodes.reference("", "", internal=True, refuri=app.builder.get_relative_uri(page, entry))
-            link += nodes.literal(message, message)
-            item = nodes.list_item()
-            item += line(link, classes=["failure-text"])
-            item += line(f"{facts.get('frameworks', '')}. {facts.get('where', '')}.", classes=["failure-where"])
-            items += item
+        chosen = [(entry.title.lower(), name) for name, entry in found.items() if entry.stage == mark["stage"]]
+        for _, name in sorted(chosen):
+            items += listed(found[name], app.builder.get_relative_uri(page, name))
         mark.replace_self(items if len(items) else line("No entries yet.", classes=[]))
 
 
-def note_index(_app: Sphinx, doctree: nodes.document) -> None:
-    """Remember a page that lists the messages."""
-    if any(doctree.findall(FailureIndexNode)):
-        doctree.settings.env.metadata[doctree.settings.env.docname]["failure-index"] = "yes"
+def listed(entry: Entry, address: str) -> nodes.list_item:
+    """Make the item of an entry; its classes name the symptom and the frameworks, by which the page filters."""
+    link = nodes.reference("", "", internal=True, refuri=address)
+    link += nodes.literal(entry.title, entry.title) if entry.messages else nodes.Text(entry.title)
+    words = [f"symptom-{entry.symptom}", *(f"framework-{name}" for name in entry.frameworks)]
+    item = nodes.list_item(classes=[word.lower().replace(" ", "-") for word in words])
+    item += line(link, classes=["failure-text"])
+    item += line(*inlined(entry.fix), classes=["failure-fix"])
+    item += line(" · ".join([entry.symptom, *entry.frameworks]), classes=["failure-where"])
+    return item
 
 
 def index_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Name the pages that list the messages, to be written anew by every build."""
+    """Name the pages that list entries, to be written anew by every build."""
     return [page for page in env.found_docs if "failure-index" in env.metadata[page]]
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directives, the list and the check."""
+def close_navigation(app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
+    """Leave the entries out of the navigation beside each page: there are too many, and their index sorts them."""
+    tree = context.get("furo_navigation_tree")
+    index = f"{app.config.failures_folder}/index"
+    if tree and index in app.env.titles:
+        title = re.escape(escape(app.env.titles[index].astext()))
+        context["furo_navigation_tree"] = re.sub(
+            rf'(<li class="[^"]*?) has-children([^"]*"><a [^>]*>{title}</a>)<input .*?</label><ul.*?</ul>',
+            r"\1\2",
+            tree,
+            flags=re.DOTALL,
+        )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive, the list and the checks."""
     app.add_config_value("failures_folder", "failures", "env", str)
     app.add_node(FailureIndexNode)
-    app.add_directive("failure-message", FailureMessage)
     app.add_directive("failure-index", FailureIndex)
-    app.connect("doctree-read", check)
-    app.connect("doctree-read", note_index)
+    app.connect("source-read", add_title)
+    app.connect("doctree-read", build_head)
     app.connect("env-updated", index_pages)
-    app.connect("doctree-resolved", list_messages)
+    app.connect("doctree-resolved", list_entries)
+    app.connect("html-page-context", close_navigation, priority=900)  # after the theme has made it
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LIBRARY = ("src/srunbook/slurm", "src/srunbook/simulate", "src/srunbook/measurements", "constraints.txt")
+LIBRARY = (
+    "src/srunbook/slurm",
+    "src/srunbook/simulate",
+    "src/srunbook/measurements",
+    "constraints.txt",
+    "docs/_ext/colours.py",
+    "docs/_ext/gallery_plots.py",
+)
 """What every example depends on, from the root of the repository."""
 
 ENVIRONMENT = dict(os.environ)
@@ -130,6 +137,8 @@ def forget_outdated(app: Sphinx) -> None:
         if not ran_as_it_is(root, driver):
             path.with_suffix(".run").unlink(missing_ok=True)
             path.with_suffix(".py.md5").unlink(missing_ok=True)
+            for picture in (path.parent / "images").glob(f"**/sphx_glr_{path.stem}_[0-9t][0-9h][0-9u]*"):
+                picture.unlink()  # else a thumbnail is made of one with the same number and another suffix
     for rst in (Path(app.srcdir) / "gallery").glob("*/plot_*.rst"):
         if rst.with_suffix("") not in wanted:
             for left in rst.parent.glob(f"{rst.stem}.*"):

@@ -1,13 +1,15 @@
-"""The directives `measured-table` and `measured-plot`: figures drawn from raw samples."""
+"""The directive `measured-plot`, and what all directives share that draw figures from raw samples."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from colours import PLOT
+from disclosure import disclosure
 from docutils import nodes
 from docutils.parsers.rst import directives
 from repository import FileError, RepositoryDirective, download, line
@@ -15,11 +17,21 @@ from repository import FileError, RepositoryDirective, download, line
 from srunbook.measurements import Configuration, Measurement, read_measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sphinx.application import Sphinx
 
-UNITS = {"s": "s", "ms": "ms", "us": "µs", "MBps": "MB/s", "GBps": "GB/s", "GiB": "GiB", "MiB": "MiB", "percent": "%"}
+UNITS = {
+    "s": "s",
+    "ms": "ms",
+    "us": "µs",
+    "MB": "MB",
+    "MBps": "MB/s",
+    "GBps": "GB/s",
+    "GiB": "GiB",
+    "MiB": "MiB",
+    "percent": "%",
+}
 """How the last part of a quantity's name is written as a unit: `wall_s` is `wall (s)`."""
 
 
@@ -48,17 +60,6 @@ def number(value: float) -> str:
         return str(int(value))
     text = f"{value:.3g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
-
-
-def cell(samples: list[float], median: float, counted: bool) -> str:
-    """Write the median of a series, its smallest and largest sample, and how many there are, if so asked.
-
-    >>> cell([1.0, 2.0, 4.0], 2.0, counted=True), cell([1.0, 2.0, 4.0], 2.0, counted=False)
-    ('2 (1 to 4, n=3)', '2 (1 to 4)')
-    """
-    spread = [] if len(samples) == 1 else [f"{number(min(samples))} to {number(max(samples))}"]
-    said = ", ".join(spread + [f"n={len(samples)}"] * counted)
-    return f"{number(median)} ({said})" if said else number(median)
 
 
 def quantities(measurement: Measurement, option: str | None) -> list[str]:
@@ -107,84 +108,35 @@ def conditions(option: str) -> dict[str, Any]:
 
 
 class Measured(RepositoryDirective):
-    """What table and plot have in common: the line that says where the figures come from."""
+    """What tables and plots have in common: where the figures come from, one click away."""
+
+    def details(self, summary: str, *parts: nodes.Node) -> nodes.Node:
+        """Fold away what few readers need at once."""
+        return disclosure("", *parts, summary=summary, classes=["measured-details"])
 
     def source(self, path: Path, measurement: Measurement, text: str) -> nodes.paragraph:
         """Write the command, date, machine and versions, and link the raw data."""
         machine = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in measurement.machine.items())
         versions = ", ".join(f"{name} {version}" for name, version in measurement.versions.items())
         return line(
-            f"{text} Measured {measurement.date} with ",
+            f"{text} Measured {measurement.date} with ".lstrip(),
             nodes.literal("", measurement.command),
             f"; {machine}; {versions}. ",
             download(self.env, path, "Raw samples"),
             classes=["measured-source"],
         )
 
-
-class MeasuredTable(Measured):
-    """A table with a row for each configuration."""
-
-    option_spec: ClassVar = {
-        "parameters": directives.unchanged_required,
-        "quantities": directives.unchanged_required,
-        "where": directives.unchanged_required,
-    }
-
-    def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Build the table and its source."""
-        measurement = read_measurement(path)
-        names = words(self.options.get("parameters", ""))
-        shown = quantities(measurement, self.options.get("quantities"))
-        where = conditions(self.options.get("where", ""))
-        chosen = [part for part in measurement.configurations if where.items() <= part.parameters.items()]
-        if not chosen:
-            raise FileError(f"no configuration has {self.options['where']}")
-        single = [name for name in shown if all(len(part.samples.get(name, [0])) == 1 for part in chosen)]
-        several = [name for name in shown if name not in single]
-        counts = {len(part.samples[name]) for part in chosen for name in several if part.samples.get(name)}
-        rows = []
-        for configuration in chosen:
-            values = [str(parameter(configuration, name)) for name in names] or [configuration.name]
-            for quantity in shown:
-                values.append(self.cell(configuration, quantity, len(counts) > 1 and quantity in several))
-            rows.append(values)
-        head = [name.replace("_", " ") for name in names] or ["configuration"]
-        yield table([*head, *map(heading, shown)], rows)
-        alone = f"One sample: {', '.join(map(heading, single))}." if several else "One sample each."
-        spread = f"of {counts.pop()} samples" if len(counts) == 1 else "sample, n samples"
-        text = [f"Median (smallest to largest {spread})."] * bool(several) + [alone] * bool(single)
-        yield self.source(path, measurement, " ".join(text))
-
-    @staticmethod
-    def cell(configuration: Configuration, quantity: str, counted: bool) -> str:
-        """Write a quantity of a configuration; the number of samples only where the line below does not say it."""
-        samples = configuration.samples.get(quantity)
-        return cell(samples, configuration.median(quantity), counted) if samples else "not measured"
-
-
-def table(head: list[str], rows: list[list[str]]) -> nodes.table:
-    """Build a table of texts."""
-    group = nodes.tgroup(cols=len(head))
-    for _ in head:
-        group += nodes.colspec(colwidth=1)
-
-    def row(values: list[str]) -> nodes.row:
-        built = nodes.row()
-        for value in values:
-            entry = nodes.entry()
-            entry += nodes.paragraph("", value)
-            built += entry
-        return built
-
-    group += nodes.thead("", row(head))
-    body = nodes.tbody()
-    for values in rows:
-        body += row(values)
-    group += body
-    whole = nodes.table(classes=["measured"])
-    whole += group
-    return whole
+    def pictures(
+        self, path: Path, data: Any, paint: Callable[[Path, Any, dict[str, str], str], None]
+    ) -> Iterator[nodes.image]:
+        """Draw a plot for each theme, unless the same data was drawn before."""
+        key = hashlib.sha256(repr((data, sorted(self.options.items()), PLOT)).encode()).hexdigest()[:12]
+        for theme in PLOT:
+            target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{key}-{theme}.svg"
+            if not target.is_file():
+                paint(target, data, self.options, theme)
+            uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
+            yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
 
 
 class MeasuredPlot(Measured):
@@ -199,7 +151,7 @@ class MeasuredPlot(Measured):
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Draw the plot for both themes and builds its source."""
+        """Draw the plot for both themes, and fold its source."""
         for option in ("x", "y", "alt"):
             if option not in self.options:
                 raise FileError(
@@ -207,14 +159,9 @@ class MeasuredPlot(Measured):
                 )
         measurement = read_measurement(path)
         lines = series(measurement, self.options["x"], self.options["y"], self.options.get("series"))
-        key = hashlib.sha256(repr((lines, sorted(self.options.items()), PLOT)).encode()).hexdigest()[:12]
-        for theme in PLOT:
-            target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{key}-{theme}.svg"
-            if not target.is_file():
-                draw(target, lines, self.options, theme)
-            uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
-            yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
-        yield self.source(path, measurement, "Median; bars reach from the smallest to the largest sample.")
+        yield from self.pictures(path, lines, draw)
+        source = self.source(path, measurement, "")
+        yield self.details("Medians; bars reach from the smallest to the largest sample. Machine, raw data", source)
 
 
 Line = tuple[str, list[tuple[float, float, float, float]]]
@@ -242,21 +189,8 @@ def series(measurement: Measurement, x: str, y: str, by: str | None) -> list[Lin
 
 
 def draw(target: Path, lines: list[Line], options: dict[str, str], theme: str) -> None:
-    """Draw the series as a transparent SVG in the colours of a theme."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    text, *colours = PLOT[theme]
-    rc: dict[Any, Any] = {
-        "svg.hashsalt": "srunbook",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 11,
-    }
-    rc |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), text)
-    with matplotlib.rc_context(rc):
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-        axes = figure.add_subplot()
+    """Draw the series over the parameter."""
+    with axes_of(target, theme) as (axes, colours):
         for index, (name, points) in enumerate(lines):
             xs, medians, smallest, largest = zip(*points, strict=True)
             below = [median - low for median, low in zip(medians, smallest, strict=True)]
@@ -279,17 +213,46 @@ def draw(target: Path, lines: list[Line], options: dict[str, str], theme: str) -
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
         if "series" in options:
             axes.legend(title=heading(options["series"]), frameon=False)
+
+
+@contextmanager
+def axes_of(target: Path, theme: str, height: float = 3.6) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Lend axes and the colours of the series; write a transparent SVG in the colours of a theme.
+
+    Args:
+        target: The file.
+        theme: One of `PLOT`.
+        height: Of the figure, in inches.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    text, *colours = PLOT[theme]
+    rc: dict[Any, Any] = {
+        "svg.hashsalt": "srunbook",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 11,
+    }
+    rc |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), text)
+    with matplotlib.rc_context(rc):
+        figure = Figure(figsize=(6.4, height), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes, tuple(colours)
+        axes.spines[["top", "right"]].set_visible(False)
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directives."""
     app.setup_extension("repository")
-    app.add_directive("measured-table", MeasuredTable)
+    app.setup_extension("disclosure")
+    app.setup_extension("measured_tables")
+    app.setup_extension("measured_bars")
     app.add_directive("measured-plot", MeasuredPlot)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    version = 2  # of the tables and plots in doctrees kept from an earlier build
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": version}

@@ -1,6 +1,6 @@
 """Rejects every code block that is not (part of) a real file, and reports which files the pages show.
 
-Every page may show what `code-file`, `code-diff`, `recorded` and `failure-message` make, and commands of one line.
+Every page may show what `code-file`, `code-diff` and `recorded` make, the forms of a message, and one-line commands.
 Three kinds of page may show more, and each only what it was made from: a gallery page its example and what it printed,
 an API page the docstrings of `src/`, the page of the command its own help. HTML comes from our directives alone.
 """
@@ -112,7 +112,7 @@ def in_class(node: nodes.Node, name: str) -> bool:
 def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
     """Tell whether a code block may stand on a page."""
     text = block.astext()
-    if any(name in block for name in ("real_file", "recording", "front_matter", "drawing")):
+    if any(name in block for name in ("real_file", "recording", "front_matter", "drawing", "rendered_job")):
         return True
     if isinstance(block, nodes.raw):
         return page.startswith("gallery/") and GALLERY_HTML.fullmatch(text) is not None
@@ -131,12 +131,14 @@ def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
 
 
 def one_command(text: str) -> bool:
-    r"""Tell whether a console block is one command on one line.
+    r"""Tell whether a console block is one command; a backslash may carry it on to the next line.
 
     >>> one_command("$ nox -s docs"), one_command("$ a\n$ b"), one_command("a")
     (True, False, False)
+    >>> one_command("$ a \\\n    b"), one_command("$ a \\\n$ b"), one_command("$ a\n    b")
+    (True, False, False)
     """
-    return re.fullmatch(r"\$ \S[^\n]*\n?", text) is not None
+    return re.fullmatch(r"\$ \S[^\n]*(?:\\\n {4}\S[^\n]*)*\n?", text) is not None
 
 
 def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:

@@ -13,6 +13,8 @@ from recording_files import Recording, read_recording, recording_path
 from repository import FileError, PageFacts, RepositoryDirective, line, root, sha256
 from sphinx.util import logging
 
+from srunbook.slurm import expand_pattern
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -25,13 +27,21 @@ logger = logging.getLogger(__name__)
 AWAITED = PageFacts("srunbook_awaited_recordings")
 """Recordings that pages would show, and that do not exist yet."""
 
-NAMES = {"slurm": "Slurm", "python": "Python", "jax": "JAX", "torch": "PyTorch", "lightning": "Lightning"}
+NAMES = {
+    "slurm": "Slurm",
+    "python": "Python",
+    "jax": "JAX",
+    "torch": "PyTorch",
+    "lightning": "Lightning",
+    "accelerate": "Accelerate",
+    "transformers": "Transformers",
+}
 NOT_YET = "not yet run on Slurm"
 
 
-def recording_of(env: BuildEnvironment, path: Path) -> Recording | None:
+def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording | None:
     """Read the recording of a file, and warns where it belongs to other bytes than those on the page."""
-    beside = recording_path(path)
+    beside = recording_path(path, run)
     if not beside.is_file():
         AWAITED.add(env, str(beside))
         return None
@@ -66,6 +76,42 @@ def seconds(elapsed: str) -> str:
     return f"{((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest} s"
 
 
+def duration(rows: list[dict[str, str]]) -> str:
+    """Say how long a job took or, if it was requeued, how often it started.
+
+    >>> duration([{"State": "COMPLETED", "Elapsed": "00:01:17"}])
+    'in 77 s'
+    >>> duration([{"State": "REQUEUED", "Elapsed": "00:00:09"}, {"State": "COMPLETED", "Elapsed": "00:01:17"}])
+    'in 2 starts'
+    """
+    requeued = sum(row.get("State") == "REQUEUED" for row in rows)
+    return f"in {requeued + 1} starts" if requeued else f"in {seconds(rows[0]['Elapsed'])}"
+
+
+def log_name(script: str, row: dict[str, str]) -> str:
+    r"""Name the file that a job wrote to; empty for a pattern of sbatch that is not known here.
+
+    >>> job = {"JobID": "17", "JobName": "ddp"}
+    >>> log_name("#!/bin/bash\n#SBATCH --output=%x-%j.out\n", job), log_name("#!/bin/bash\n", job)
+    ('ddp-17.out', 'slurm-17.out')
+    >>> log_name("#SBATCH -o %A_%a.out", job)
+    ''
+    """
+    given = re.search(r"^#SBATCH\s+(?:--output=|-o\s+)(\S+)", script, re.MULTILINE)
+    name = expand_pattern(given[1] if given else "slurm-%j.out", {"x": row["JobName"], "j": row["JobID"]})
+    return "" if "%" in name else name
+
+
+def caption(recording: Recording, path: Path) -> nodes.paragraph:
+    """Write the line above an output: the command, and for a job its log, since sbatch prints the number only."""
+    command = nodes.literal("", recording.command)
+    if recording.command.startswith("sbatch ") and recording.accounting:
+        name = log_name(path.read_text(encoding="utf-8"), recording.accounting[0])
+        if name:
+            return line(nodes.literal("", name), ", the log of ", command, classes=["recorded-caption"])
+    return line("What ", command, " printed", classes=["recorded-caption"])
+
+
 def stamp(recording: Recording) -> str:
     """Say in one line how, where and when something ran."""
     versions = [f"{NAMES.get(name, name)} {version}" for name, version in recording.versions.items()]
@@ -76,7 +122,7 @@ def stamp(recording: Recording) -> str:
         place = f"{ran} {versions[0]}" if versions and "slurm" in recording.versions else f"{ran} Slurm"
         rest = [text for text in versions if not text.startswith("Slurm")]
         others = [f"also on {NAMES['slurm']} {other['slurm']}" for other in recording.also if "slurm" in other]
-        took = [f"in {seconds(recording.accounting[0]['Elapsed'])}"] if recording.accounting else []
+        took = [duration(recording.accounting)] if recording.accounting else []
         parts = [" ".join([place, *took]), recording.date, *rest, *others]
     else:
         place = "Ran in the local simulation" if recording.where == "simulation" else "Ran as a plain process"
@@ -100,11 +146,13 @@ class Recorded(RepositoryDirective):
     option_spec: ClassVar = {
         "match": directives.unchanged_required,
         "max-lines": directives.positive_int,
+        "run": directives.unchanged_required,
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
         """Build command, output and stamp."""
-        recording = recording_of(self.env, path)
+        run = self.options.get("run", "")
+        recording = recording_of(self.env, path, run)
         if recording is None:
             name = path.relative_to(root(self.env)).as_posix()
             yield line(
@@ -119,8 +167,8 @@ class Recorded(RepositoryDirective):
             below += nodes.Text(" ")
             below += left_out
         box = nodes.container(classes=["recorded"], is_div=True)
-        box += line("What ", nodes.literal("", recording.command), " printed", classes=["recorded-caption"])
-        block = nodes.literal_block(text, text, language="none", recording=str(recording_path(path).name))
+        box += caption(recording, path)
+        block = nodes.literal_block(text, text, language="none", recording=recording_path(path, run).name)
         self.set_source_info(block)
         box += block
         box += below

@@ -75,9 +75,14 @@ class Recording:
                 )
 
 
-def recording_path(source: Path) -> Path:
-    """Return the path of the recording of a file: `allreduce.sbatch` has `allreduce.recording.json`."""
-    return source.with_name(f"{source.stem}.recording.json")
+def recording_path(source: Path, run: str = "") -> Path:
+    """Return the path of the recording of a file: `allreduce.sbatch` has `allreduce.recording.json`.
+
+    Args:
+        source: The file.
+        run: Name of a special run with a recording of its own: `stopped` has `allreduce.stopped.recording.json`.
+    """
+    return source.with_name(".".join(filter(None, (source.stem, run, "recording.json"))))
 
 
 def read_recording(path: Path) -> Recording:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {
     ".py": "python",
-    ".sbatch": "bash",
+    ".sbatch": "sbatch",
     ".sh": "bash",
     ".json": "json",
     ".toml": "toml",
@@ -137,6 +137,7 @@ class PageFacts:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register where the repository is, and which of its folders hold files that pages show."""
+    app.setup_extension("job_scripts")
     app.add_config_value("repository_root", "..", "env", str)
     app.add_config_value("repository_folders", [], "env", (list, tuple))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

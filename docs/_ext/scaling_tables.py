@@ -1,4 +1,4 @@
-"""The directive `scaling-table`: a table of strong or weak scaling from raw samples, its picture, its sentences."""
+"""The directive `scaling-table`: a table of strong or weak scaling from raw samples, below its picture."""
 
 from __future__ import annotations
 
@@ -10,18 +10,28 @@ from typing import TYPE_CHECKING, ClassVar
 from colours import PLOT
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured import Measured, conditions, heading, number, table
+from measured import Measured, conditions, heading, number
+from measured_tables import table
 from repository import FileError, line
 
 from srunbook import measurements
 from srunbook.measurements import read_measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sphinx.application import Sphinx
 
 TABLES = {"strong": measurements.strong, "weak": measurements.weak}
+
+
+def plain(found: measurements.Interval, *, percent: bool = False) -> str:
+    """Write a figure alone.
+
+    >>> plain(measurements.Interval(0.5, 0.4, 0.6, 0.95), percent=True)
+    '50%'
+    """
+    return f"{100 * found.value:.0f}%" if percent else number(found.value)
 
 
 def interval(found: measurements.Interval, *, percent: bool = False) -> str:
@@ -39,7 +49,7 @@ def interval(found: measurements.Interval, *, percent: bool = False) -> str:
 
 
 class ScalingTable(Measured):
-    """A table of the sizes, the picture for both themes, and what has to be said with them."""
+    """The picture for both themes, a table of the sizes, and what has to be said with them."""
 
     option_spec: ClassVar = {
         "kind": lambda text: directives.choice(text, tuple(TABLES)),
@@ -50,7 +60,7 @@ class ScalingTable(Measured):
     }
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Build table, picture, sentences and source."""
+        """Build picture, table and sentences; fold intervals and source."""
         for option in ("kind", "alt"):
             if option not in self.options:
                 raise FileError(f"the option {option!r} is missing, as in `:kind: strong`, `:alt: what it shows`")
@@ -61,17 +71,6 @@ class ScalingTable(Measured):
             quantity=self.options.get("quantity", "step_s"),
             where=conditions(self.options.get("where", "")),
         )
-        rows = [
-            [
-                str(row.count),
-                interval(row.time),
-                interval(row.speedup),
-                interval(row.efficiency, percent=True),
-                str(row.repeats),
-            ]
-            for row in made.rows
-        ]
-        yield table([made.over, heading(made.quantity), "speed-up", "efficiency", "repeats"], rows)
         key = hashlib.sha256(repr((made, PLOT)).encode()).hexdigest()[:12]
         for theme, (ink, colour, *_) in PLOT.items():
             target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{made.kind}-{key}-{theme}.svg"
@@ -80,13 +79,30 @@ class ScalingTable(Measured):
                 measurements.plot(made, target, colours=(ink, colour), transparent=True)
             uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
             yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
+        head = [made.over, heading(made.quantity), "speed-up", "efficiency"]
+        yield table(head, [row_of(row, plain) for row in made.rows], figures=4)
         yield line(" ".join(made.notes()), classes=["measured-source"])
         chosen = ", ".join(f"{name} {value}" for name, value in {**measurement.parameters, **made.where}.items())
-        yield self.source(path, measurement, f"With {chosen}." if chosen else "")
+        repeats = [[*row_of(row, interval), str(row.repeats)] for row in made.rows]
+        yield self.details(
+            "Intervals, repeats, machine, raw data",
+            table([*head, "repeats"], repeats, figures=5),
+            self.source(path, measurement, f"With {chosen}." if chosen else ""),
+        )
+
+
+def row_of(row: measurements.Row, written: Callable[..., str]) -> list[str]:
+    """Write the cells of a row, each figure as `written` does."""
+    return [
+        str(row.count),
+        written(row.time),
+        written(row.speedup),
+        written(row.efficiency, percent=True),
+    ]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
-    app.setup_extension("repository")
+    app.setup_extension("measured")
     app.add_directive("scaling-table", ScalingTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-/* Code, drawings and tables that scroll sideways can be reached, and scrolled, with the keyboard. */
+/* What every page needs: code, drawings and tables that scroll sideways can be reached with the keyboard. */
 "use strict";
 
 function reach(element, label) {
@@ -25,3 +25,54 @@ function reachAll() {
 
 reachAll();
 window.addEventListener("resize", reachAll);
+// What a closed tab or dropdown holds has no width until it opens.
+document.addEventListener("change", reachAll);
+document.addEventListener("toggle", reachAll, true);
+
+/* Browsers load no modules from a disk, so there the form that writes job scripts stays a plain script. */
+if (location.protocol === "file:") {
+  document.querySelectorAll(".script-builder-plain").forEach((plain) => {
+    const note = document.createElement("p");
+    note.className = "from-disk";
+    note.textContent =
+      "You opened this page from a disk, and browsers run its form only from a web server. Start one in the folder of " +
+      "this site with “python3 -m http.server” and open http://localhost:8000. Below is one script that the form writes.";
+    plain.prepend(note);
+  });
+}
+
+/* The index of failures: show the entries of one framework and one symptom. Each item's classes name its own. */
+function filterFailures() {
+  const items = [...document.querySelectorAll("ul.failure-index > li")];
+  if (!items.length) return;
+  const bar = document.createElement("p");
+  bar.className = "failure-filter";
+  const selects = ["framework", "symptom"].map((kind) => {
+    const label = document.createElement("label");
+    const select = document.createElement("select");
+    const names = new Map();
+    items.forEach((item) => {
+      const words = item.querySelector(".failure-where").textContent.split(" · ");
+      const own = kind === "symptom" ? words.slice(0, 1) : words.slice(1);
+      own.forEach((word) => names.set(`${kind}-${word.toLowerCase().replaceAll(" ", "-")}`, word));
+    });
+    select.add(new Option(`any ${kind}`, ""));
+    [...names].sort().forEach(([name, word]) => select.add(new Option(word, name)));
+    select.addEventListener("change", show);
+    label.append(`${kind === "symptom" ? "What you see" : "With"} `, select);
+    bar.append(label);
+    return select;
+  });
+  function show() {
+    const wanted = selects.map((select) => select.value).filter(Boolean);
+    items.forEach((item) => {
+      item.hidden = !wanted.every((name) => item.classList.contains(name));
+    });
+    document.querySelectorAll("ul.failure-index").forEach((list) => {
+      list.closest("section").hidden = ![...list.children].some((item) => !item.hidden);
+    });
+  }
+  document.querySelector("article h1").parentElement.querySelector("section").before(bar);
+}
+
+filterFailures();

@@ -1,0 +1,112 @@
+"""The front matter of entries about failures: read, checked, and written as the file that `srunbook explain` reads.
+
+`python docs/_ext/failure_entries.py` writes `src/srunbook/explain/entries.json` anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recording_files import Recording, read_recording
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from srunbook._files import write_whole
+from srunbook._json import parse_json
+from srunbook.explain import Entry, Scanner, Trouble, shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = "docs/troubleshooting"
+SHIPPED = ROOT / "src" / "srunbook" / "explain" / "entries.json"
+FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
+
+
+class EntryError(ValueError):
+    """The front matter of an entry does not have its form; the message names page, field, and what was expected."""
+
+
+def parse_entry(text: str, name: str) -> Entry:
+    """Make an entry of the text of its page.
+
+    Args:
+        text: The page, from its first line.
+        name: What an error calls the page.
+
+    Raises:
+        EntryError: The page has no front matter, or one that is not that of an entry.
+    """
+    found = FRONT_MATTER.match(text)
+    if not found:
+        raise EntryError(f"{name}: no front matter: an entry begins with its fields between two lines ---")
+    try:
+        facts = YAML(typ="safe").load(found[1])
+    except YAMLError as error:
+        raise EntryError(f"{name}: front matter that is not YAML: {' '.join(str(error).split())}") from None
+    if isinstance(facts, dict):
+        facts.pop("keywords", None)  # for the search of the site alone
+    return parse_json(json.dumps(facts, default=str), name, Entry, EntryError)
+
+
+def read_entries(folder: Path) -> dict[str, Entry]:
+    """Read all entries of a folder, by slug.
+
+    Raises:
+        EntryError: An entry does not have its form, or explains one that does not exist.
+    """
+    pages = sorted(path for path in folder.glob("*.md") if path.stem != "index")
+    entries = {path.stem: parse_entry(path.read_text(encoding="utf-8"), path.name) for path in pages}
+    for slug, entry in entries.items():
+        for other in entry.explains:
+            if other not in entries:
+                raise EntryError(f"{slug}.md: explains {other!r}, which is no entry")
+    return entries
+
+
+def recordings(root: Path) -> Iterator[tuple[Path, Recording]]:
+    """Yield the recording of every program and job script, with its path; not those of explanations, which quote."""
+    for folder in ("examples", "slurm"):
+        for path in sorted((root / folder).rglob("*.recording.json")):
+            if path.parent != root / "examples" / "explain":
+                yield path, read_recording(path)
+
+
+def shows_failure(path: Path) -> bool:
+    """Tell whether a recording is that of a program about a failure, and not of one that is mended."""
+    return "failures" in path.parts and not path.name.startswith("fixed")
+
+
+def ordinary_lines(root: Path, entries: dict[str, Entry]) -> list[str]:
+    """Return the shapes of the lines that speak of trouble in good runs."""
+    scanner = Scanner(entries)
+    good = [run for path, run in recordings(root) if not shows_failure(path) and not run.exit_code]
+    found = (finding for run in good for finding in scanner.scan("", ["\n".join(run.output).encode()]).findings)
+    spoken = (finding for finding in found if not finding.slug and finding.weight is not Trouble.ENDED)
+    return sorted({shape(finding.text) for finding in spoken})
+
+
+def shipped_text(root: Path) -> str:
+    """Return the file that the wheel carries: each entry's fields but those with their default, and ordinary lines."""
+    entries = read_entries(root / FOLDER)
+    told = {
+        slug: {
+            field.name: getattr(entry, field.name)
+            for field in fields(entry)
+            if field.default is MISSING or getattr(entry, field.name) != field.default
+        }
+        for slug, entry in entries.items()
+    }
+    made_by = "docs/_ext/failure_entries.py, from docs/troubleshooting/*.md and the recordings of good runs"
+    shipped = {"made_by": made_by, "entries": told, "ordinary": ordinary_lines(root, entries)}
+    return json.dumps(shipped, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    changed = write_whole(SHIPPED, shipped_text(ROOT))
+    print(SHIPPED.relative_to(ROOT), "written" if changed else "is up to date")

@@ -1,0 +1,63 @@
+/** Fields of a job that contradict each other. The texts are those of the rules; each condition here bears its name. */
+
+import { fileOf, gpusOf, jobName, processesOf, secondsOf } from "./job-facts.js";
+
+const INTERFACES = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"];
+
+/** @type {Object<string, (job: object, facts: object) => boolean>} */
+const BROKEN = {
+  "no-time": (job, { seconds }) => !seconds,
+  "early-signal": (job, { seconds }) => Number((job.signal ?? "@0").split("@")[1]) >= Math.max(1, seconds),
+  "long-output": (job, { letters, most_letters }) => letters > most_letters,
+  "no-type": (job) => String(job.gpus_per_node).toLowerCase().startsWith("gpu:"),
+  "venv-colon": (job) => Boolean(job.virtual_environment?.includes(":")),
+  "conda-colon": (job) => Boolean(job.conda_environment?.includes(":")),
+  "gpus-on-cpu": (job, { gpus }) => job.platform === "cpu" && gpus > 0,
+  "no-gpus": (job, { gpus }) => job.platform === "gpu" && !gpus,
+  "gloo-on-gpu": (job) => job.framework === "gloo" && job.platform === "gpu",
+  "two-memories": (job) => Boolean(job.memory_per_node && job.memory_per_cpu),
+  "container-venv": (job) => Boolean(job.container_image && job.virtual_environment),
+  "container-conda": (job) => Boolean(job.container_image && job.conda_environment),
+  "conda-venv": (job) => Boolean(job.conda_environment && job.virtual_environment),
+  "two-interfaces": (job) =>
+    Boolean(job.network_interface) && INTERFACES.some((name) => Object.hasOwn(job.env_vars, name)),
+  "uneven-cpus": (job, { processes }) => job.cpus_per_node % processes !== 0,
+  "uneven-gpus": (job, { gpus, processes }) => gpus % processes !== 0,
+  "devices-elsewhere": (job) =>
+    job.devices_per_process !== null && (job.framework !== "jax" || job.platform === "gpu"),
+  "many-devices": (job, { share }) => job.devices_per_process !== null && job.devices_per_process > Math.max(1, share),
+  "interactive-name": (job) => job.framework === "lightning" && ["bash", "interactive"].includes(jobName(job)),
+};
+
+/**
+ * Find the first rule that a job breaks.
+ *
+ * @param {object} rules
+ * @param {object} job
+ * @returns {{field: string, text: string} | null}
+ */
+export function contradiction(rules, job) {
+  const facts = factsOf(rules, job);
+  for (const { name, field, text } of rules.contradictions) {
+    if (BROKEN[name](job, facts)) return { field, text: text.replace(/\{(\w+)\}/g, (_, fact) => facts[fact]) };
+  }
+  return null;
+}
+
+/** Return what the texts name. */
+function factsOf(rules, job) {
+  const processes = processesOf(job);
+  const share = Math.floor(job.cpus_per_node / processes);
+  const { file } = fileOf(job);
+  return {
+    time_limit: job.time_limit,
+    seconds: secondsOf(job),
+    letters: file.replaceAll("%x", () => jobName(job)).replaceAll("%j", "4294967295").length,
+    most_letters: rules.limits.file_name,
+    processes,
+    cpus_per_node: job.cpus_per_node,
+    even_cpus: Math.max(1, share) * processes,
+    gpus: gpusOf(job),
+    share,
+  };
+}

@@ -1,0 +1,134 @@
+/** From a job to the text of its script, and to the reasons of its lines: srunbook.generate._render in the browser. */
+
+import { adviceOf, connectionsOf, devicesOf, fileOf, gpusOf, jobName, processesOf, tasksOf } from "./job-facts.js";
+import { ODD, condaActivation, quote, quotePlace } from "./quoting.js";
+import { JobError } from "./job-specification.js";
+import { rendered } from "./job-template.js";
+import { shown } from "./wording.js";
+
+const PROGRAMS = { jax: "JAX", torchrun: "torchrun", lightning: "Lightning", gloo: "torch.distributed over gloo" };
+const TORCHRUN_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"];
+
+/**
+ * Render the lines of a job script.
+ *
+ * @param {object} rules
+ * @param {object} job What `specify` returned.
+ * @param {string | null} madeBy The command that makes the script again, for a comment.
+ * @returns {import("./job-template.js").Line[]}
+ * @throws {JobError} The script would be larger than Slurm takes.
+ */
+export function render(rules, job, madeBy = null) {
+  const lines = rendered(rules.template, context(rules, job, madeBy));
+  const size = new TextEncoder().encode(textOf(lines)).length;
+  if (size > rules.limits.script_bytes) {
+    const text =
+      `the script has ${size} bytes, and at most ${rules.limits.script_bytes} are safe: put long ` +
+      "arguments into a file that the program reads";
+    throw new JobError([{ field: "arguments", place: null, text }]);
+  }
+  return lines;
+}
+
+/** Return the text of lines; it ends with the end of a line. */
+export function textOf(lines) {
+  return lines.map(({ text }) => `${text}\n`).join("");
+}
+
+/** Give each name in the template its value. */
+function context(rules, job, madeBy) {
+  if (madeBy !== null && !(madeBy.isWellFormed() && new RegExp(`^${rules.no_control}*$`, "u").test(madeBy))) {
+    const text = `made by ${shown(madeBy)}: a comment has one line of UTF-8, and this has a control character or other bytes`;
+    throw new JobError([{ field: "script", place: null, text }]);
+  }
+  const program = [job.script, ...job.arguments].map((word) => quote(rules, word));
+  const exports = Object.entries(job.env_vars).map(([name, text]) => `export ${name}=${quote(rules, text)}`);
+  const venv = quotePlace(rules, job.virtual_environment ?? "");
+  const image = quotePlace(rules, job.container_image ?? "");
+  const conda = job.conda_environment && condaActivation(rules, job.conda_environment);
+  const { folder, file } = fileOf(job);
+  const column = (option) => option.padEnd(rules.limits.comment_column + 2);
+  const { framework } = job;
+  return {
+    ...Object.fromEntries(rules.plain_fields.map((name) => [name, job[name]])),
+    summary: summary(job),
+    made_by: madeBy,
+    odd_words: [...program, ...exports, venv, image, conda ?? ""].some((text) => ODD.test(text)),
+    // Slurm
+    job_name: jobName(job),
+    output_file: file,
+    no_requeue: job.requeue === false,
+    signal: job.signal && column(`--signal=${job.signal}`),
+    gpus: gpuOption(job),
+    tasks: column(`--ntasks-per-node=${tasksOf(job)}`),
+    tasks_are: tasksAre(job),
+    cpus: column(`--cpus-per-task=${Math.floor(job.cpus_per_node / tasksOf(job))}`),
+    cpus_are: framework === "torchrun" ? "for all processes of a node together" : "of each process",
+    // the shell
+    log_folder: folder,
+    log_file: file.replaceAll("%j", () => "${SLURM_JOB_ID}").replaceAll("%x", () => "${SLURM_JOB_NAME}"),
+    modules: job.modules_to_load.map((name) => `module load ${quote(rules, name)}`).join("\n"),
+    venv: job.virtual_environment && venv,
+    conda,
+    image: job.container_image && image,
+    exports: exports.join("\n"),
+    // the framework
+    ...Object.fromEntries(Object.keys(PROGRAMS).map((name) => [name, framework === name])),
+    jax_on_cpu: framework === "jax" && job.platform === "cpu",
+    torch_under_srun: framework === "lightning" || framework === "gloo",
+    rendezvous: framework === "torchrun" || framework === "gloo",
+    devices: job.devices_per_process ?? '"$SLURM_CPUS_PER_TASK"',
+    connections_are: connectionsAre(rules, job),
+    processes: processesOf(job),
+    processes_are: gpusOf(job) === processesOf(job) ? "on each node: one for each GPU" : "on each node",
+    signals: signals(job),
+    grace: Math.max(1, Math.floor((Number((job.signal ?? "@0").split("@")[1]) * 3) / 4)),
+    program: program.join("\n  "),
+    launcher: launcher(job),
+  };
+}
+
+/** Ask for GPUs, if any: sites that want a type take it in --gres. */
+function gpuOption(job) {
+  if (!gpusOf(job)) return null;
+  const typed = typeof job.gpus_per_node === "string" && job.gpus_per_node.includes(":");
+  return typed ? `--gres=gpu:${job.gpus_per_node}` : `--gpus-per-node=${gpusOf(job)}`;
+}
+
+function tasksAre(job) {
+  if (job.framework === "torchrun") return "one torchrun on each node, which starts the processes";
+  if (gpusOf(job) === processesOf(job)) return "one process for each GPU";
+  return processesOf(job) === 1 ? "one process on each node" : "processes on each node";
+}
+
+function connectionsAre(rules, job) {
+  const count = connectionsOf(job);
+  const advice = adviceOf(rules, job);
+  const told = count ? `; so each process has about ${count} connections, each an open file` : "";
+  return advice ? `${told}, and many systems allow 1024: ${advice}` : told;
+}
+
+/** Say in one line what the job is. */
+function summary(job) {
+  const gpus = gpusOf(job);
+  const count = job.nodes * processesOf(job);
+  const many = (number, word, ending = "s") => `${number} ${word}${number > 1 ? ending : ""}`;
+  const each = gpus ? many(gpus, "GPU") : many(job.cpus_per_node, "CPU");
+  const devices = job.framework === "jax" ? `, ${many(devicesOf(job), "device")}` : "";
+  return `${PROGRAMS[job.framework]} on ${many(job.nodes, "node")} of ${each}: ${many(count, "process", "es")}${devices}.`;
+}
+
+/** List the signals that torchrun passes on: those it knows by itself, and the job's own. */
+function signals(job) {
+  const own = `SIG${(job.signal ?? "").split("@")[0]}`;
+  return `"${[...TORCHRUN_SIGNALS, ...(TORCHRUN_SIGNALS.includes(own) ? [] : [own])].join(",")}"`;
+}
+
+/** Return what srun starts, before the program. */
+function launcher(job) {
+  const words = [];
+  if (job.framework === "gloo") words.push('bash -c "$AS_RANK" bash');
+  if (job.container_image) words.push(`singularity run${gpusOf(job) ? " --nv" : ""} "$IMAGE"`);
+  words.push(job.framework === "torchrun" ? 'torchrun "${TORCHRUN_ARGS[@]}"' : "python");
+  return words.join(" ");
+}

@@ -1,0 +1,180 @@
+/* From a query to ranked sections. Knows nothing of the page it runs in, so that Node runs it, too. */
+"use strict";
+
+((search) => {
+  const BOOST = { title: 2.5, trail: 1.5, about: 2, keywords: 3, text: 1, code: 0.2 };
+  const COVERAGE = 1.5; // how much the share of the query counts that a section has
+  const WHOLE = 0.5; // the same of a page
+  const SECOND = 0.5; // what the second section of a page adds to its best one
+  const NEAR = 0.4; // how much a word counts that is a typo away from one of the query, or only begins like it
+  const PHRASE = 1.5; // how much the best phrase of a page counts, where the best text counts 1
+  const SHARE = 0.8; // how much it counts that the phrase has nothing else
+  const MORE = 3; // further sections that a result names
+  const EXCERPT = 180;
+  const CHUNK = 50;
+  const LONGEST_QUERY = 4000;
+
+  /**
+   * Make the search of an index, as `docs/_ext/search_index.py` writes it.
+   * @param {object} index
+   * @param {Function} MiniSearch
+   * @returns {Promise<(query: string, options?: {limit?: number, typing?: boolean}) => {results: object[], suggestions: object[]}>}
+   */
+  async function make(index, MiniSearch) {
+    const { pages } = index;
+    const sections = index.sections.map(([page, anchor, title, text, code], id) => {
+      const trail = [...pages[page].trail, ...(anchor ? [pages[page].title] : [])];
+      const { about, keywords } = anchor ? { about: "", keywords: [] } : pages[page];
+      return { id, page, anchor, title, trail, about, keywords: keywords.join(" , "), text, code };
+    });
+    const messages = index.messages.map(([source, page]) => ({ expression: new RegExp(source), page }));
+    const beginning = (page) => sections.find((section) => section.page === page);
+    const phrases = pages.map(({ title, keywords }) =>
+      [title, ...keywords].map((phrase) => [...new Set(search.words(phrase))].map((word) => search.terms(word)))
+    );
+    const known = new Set();
+    const engine = new MiniSearch({
+      fields: Object.keys(BOOST),
+      extractField: (section, field) => (field === "trail" ? section.trail.join(" ") : section[field]),
+      tokenize: (text) => {
+        const found = search.terms(text);
+        found.forEach((term) => known.add(term));
+        return found;
+      },
+      processTerm: (term) => term,
+    });
+    await engine.addAllAsync(sections, { chunkSize: CHUNK }); // the page stays alive meanwhile
+
+    /** Pages of the entries that have a message of the query, causes before consequences before warnings. */
+    const matching = (query) => [
+      ...new Set(messages.filter(({ expression }) => expression.test(query)).map(({ page }) => page)),
+    ];
+
+    function found(query, typing) {
+      const wanted = search.wanted(query, (term) => known.has(term));
+      const last = typing ? search.words(query.match(/\S*$/)[0]).pop() : undefined;
+      const unknown = (term) => !known.has(term);
+      const options = {
+        tokenize: (text) => text.split(" ").filter(Boolean),
+        processTerm: (term) => term,
+        boost: BOOST,
+        boostTerm: (term) => wanted.get(term).weight,
+        prefix: (term) => term === last || (term.length > 2 && unknown(term) && !term.startsWith("~")),
+        fuzzy: (term) => unknown(term) && /^\p{L}{5,}$/u.test(term) && (term.length < 8 ? 1 : 2),
+        weights: { prefix: NEAR, fuzzy: NEAR },
+      };
+      const hits = engine.search([...wanted.keys()].join(" "), options);
+      const near = new Map(wanted);
+      for (const [term, { word }] of wanted) {
+        if (term !== last && !unknown(term)) continue;
+        for (const other of new Set(engine.search(term, options).flatMap((hit) => hit.terms))) {
+          if (!near.has(other)) near.set(other, { weight: NEAR, word });
+        }
+      }
+      return grouped(hits, wanted, near);
+    }
+
+    /** Let a page count by its best sections, by the share of the query that it has, and by its best phrase. */
+    function grouped(hits, wanted, near) {
+      const wordsOf = (hit) => new Set(hit.queryTerms.map((term) => wanted.get(term).word));
+      const share = shareOf(hits.map(wordsOf));
+      const groups = new Map();
+      const weighed = hits.map((hit) => {
+        const words = wordsOf(hit);
+        const score = (hit.score / hit.queryTerms.length) * share(words) ** COVERAGE;
+        return { words, section: sections[hit.id], score, own: share(ownOf(hit, near)) };
+      });
+      for (const hit of weighed.sort((one, other) => other.score - one.score)) {
+        const { words, section, score } = hit;
+        const group = groups.get(section.page);
+        if (!group) groups.set(section.page, { page: section.page, score, words, hits: [hit] });
+        else {
+          if (group.hits.length === 1) group.score += SECOND * score;
+          words.forEach((word) => group.words.add(word));
+          group.hits.push(hit);
+        }
+      }
+      const all = [...groups.values()];
+      for (const group of all) {
+        group.sections = group.hits.sort((one, other) => other.own - one.own).map(({ section }) => section); // a stable sort
+      }
+      for (const group of all) group.score *= share(group.words) ** WHOLE;
+      const best = all.reduce((most, { score }) => Math.max(most, score), 0);
+      for (const group of all) {
+        const phrase = Math.max(...phrases[group.page].map((words) => fit(words, near, share)));
+        group.score = (group.score / best + PHRASE * phrase) * pages[group.page].weight;
+      }
+      return groups;
+    }
+
+    /** Words of a query that a section has itself: what is said about its page leads to the page, not to its beginning. */
+    function ownOf({ match }, near) {
+      const said = Object.keys(match).filter((term) => match[term].some((field) => !["about", "keywords"].includes(field)));
+      return new Set(said.flatMap((term) => near.get(term)?.word ?? []));
+    }
+
+    /** Make what tells which share of a query some of its words are, rare ones before common ones, from those of each hit. */
+    function shareOf(found) {
+      const counts = new Map();
+      found.forEach((words) => words.forEach((word) => counts.set(word, (counts.get(word) ?? 0) + 1)));
+      const rarity = (word) => (counts.has(word) ? Math.log(1 + sections.length / counts.get(word)) : 0);
+      const sum = (words) => [...words].reduce((total, word) => total + rarity(word), 0);
+      const all = sum(counts.keys());
+      return (words) => sum(words) / all;
+    }
+
+    /** Tell how well a phrase fits a query, from 0 to 1: what it has of the query, and nothing else. */
+    function fit(phrase, near, share) {
+      const had = new Map();
+      let count = 0;
+      for (const terms of phrase) {
+        const matches = terms.flatMap((term) => near.get(term) ?? []);
+        if (!matches.length) continue;
+        const { word, weight } = matches.reduce((one, other) => (other.weight > one.weight ? other : one));
+        count += weight;
+        had.set(word, Math.max(had.get(word) ?? 0, weight));
+      }
+      const asked = [...had].reduce((total, [word, weight]) => total + weight * share([word]), 0);
+      return asked * (count / Math.max(1, phrase.length)) ** SHARE;
+    }
+
+    function told({ page, sections: [first, ...others] }, matched, query) {
+      return {
+        ...reference(first),
+        page: pages[page].address,
+        trail: first.trail,
+        fix: pages[page].fix,
+        matched,
+        excerpt: search.excerpt(first.text, query, EXCERPT),
+        more: others.slice(0, MORE).map(reference),
+      };
+    }
+
+    const reference = ({ page, anchor, title }) => ({
+      address: pages[page].address + (anchor && `#${anchor}`),
+      title,
+    });
+
+    /** A page for those who found nothing, with how it begins. */
+    function suggested(page) {
+      const begin = beginning(page);
+      return { ...reference(begin), excerpt: search.excerpt(begin.text, "", EXCERPT) };
+    }
+
+    return (text, { limit = 20, typing = false } = {}) => {
+      const query = text.slice(0, LONGEST_QUERY);
+      const groups = found(query, typing);
+      const matched = matching(query);
+      const first = matched.map(
+        (page) => groups.get(page) ?? { page, score: 0, sections: [beginning(page)] }
+      );
+      matched.forEach((page) => groups.delete(page));
+      const others = [...groups.values()].sort((one, other) => other.score - one.score);
+      const results = [...first, ...others].slice(0, limit).map((group, place) => told(group, place < first.length, query));
+      const suggestions = results.length ? [] : index.suggestions.map(suggested);
+      return { results, suggestions };
+    };
+  }
+
+  Object.assign(search, { make });
+})((globalThis.siteSearch ??= {}));
