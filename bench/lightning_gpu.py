@@ -1,4 +1,4 @@
-"""What Lightning and mixed precision cost or save on one GPU: the model of examples/lightning/train.py, DDP by NCCL.
+"""What Lightning and mixed precision cost or save on one GPU: the model of full/train.py, with DDP over NCCL.
 
 python bench/lightning_gpu.py --output lightning_gpu.json
 python bench/lightning_gpu.py --device cpu --rounds 2 --output here.json
@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from srunbook.measurements import Configuration, Measurement, write_measurement
 
-train = example("lightning/train.py")
+train = example("lightning/full/train.py")
 PRECISIONS = {"Lightning": "32-true", "Lightning, bf16-mixed": "bf16-mixed", "Lightning, 16-mixed": "16-mixed"}
 RATE = 0.01
 

@@ -1,4 +1,4 @@
-"""What a larger batch and a larger learning rate do to a training: the model of examples/lightning/train.py.
+"""What a larger batch and a larger learning rate do to a training: the model of examples/lightning/full/train.py.
 
 python bench/lightning_rates.py        # writes bench/results/lightning_rates.json
 
@@ -23,7 +23,7 @@ from helpers.typed import typed
 
 from srunbook.measurements import Configuration, Measurement, write_measurement
 
-train = example("lightning/train.py")
+train = example("lightning/full/train.py")
 RESULT = Path(__file__).resolve().parent / "results" / "lightning_rates.json"
 RATES = (0.01, 0.1)
 """For a batch of 32."""

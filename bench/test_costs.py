@@ -16,29 +16,15 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
+from helpers.reports import ROOT, file_of, pair
 from helpers.typed import typed
 
 from srunbook.measurements import Configuration, Measurement, write_measurement
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "test_costs.json"
 REPORTS = ROOT / "build" / "junit"
 DEAREST = 12
 """Files of each session that a page shows."""
-
-
-def file_of(classname: str) -> str:
-    """Return the path of the file that a test lies in, from the dotted name that the report gives it.
-
-    >>> file_of("tests.unit.test_measurements"), file_of("bench.helpers.typed.Class")
-    ('tests/unit/test_measurements.py', 'bench/helpers/typed.py')
-    """
-    parts = [part for part in classname.split(".") if part]
-    for end in range(len(parts), 0, -1):
-        path = Path(*parts[:end]).with_suffix(".py")
-        if (ROOT / path).is_file():
-            return path.as_posix()
-    return classname or "no file"
 
 
 def costs(session: str, report: Path) -> list[Configuration]:
@@ -70,14 +56,6 @@ def costs(session: str, report: Path) -> list[Configuration]:
         samples = {"tests": [float(len(seconds))], "sum_s": [round(sum(seconds), 3)], "longest_test_s": [max(seconds)]}
         rows.append(Configuration(f"{session}: {file}", parameters, samples))
     return rows
-
-
-def pair(text: str) -> tuple[str, str]:
-    """Split an argument such as `tests=tests.xml`."""
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE, as in tests=tests.xml")
-    return name, value
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Whether a rank that ends after DistributedDataParallel aborts, by when `torch.distributed.nn` was imported.
+"""Whether a rank aborts at its end, by its model and by when `torch.distributed.nn` was imported.
 
 python bench/torch_exit.py     # writes bench/results/torch_exit.json
 
@@ -22,17 +22,18 @@ from srunbook.measurements import Configuration, Measurement, write_measurement
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "results" / "torch_exit.json"
-IMPORTS = ("late", "early")
+CASES = (("late", "DistributedDataParallel"), ("early", "DistributedDataParallel"), ("early", "fully_shard"))
+"""When `torch.distributed.nn` was imported, and what the model was given to."""
 
 
-def one_run(when: str) -> tuple[int, bool]:
+def one_run(when: str, model: str) -> tuple[int, bool]:
     """Run two ranks; return the threads of gloo that rank 0 had left, and whether a rank aborted."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     own = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     cpu = min(os.sched_getaffinity(0))
-    command = ["taskset", "-c", str(cpu), sys.executable, str(HERE / "ranks" / "torch_exit.py"), when]
+    command = ["taskset", "-c", str(cpu), sys.executable, str(HERE / "ranks" / "torch_exit.py"), when, model]
     ranks = [
         subprocess.Popen(command, env={**own, "RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for rank in ("0", "1")
@@ -52,18 +53,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
-    found: dict[str, list[tuple[int, bool]]] = {when: [] for when in IMPORTS}
+    found: dict[tuple[str, str], list[tuple[int, bool]]] = {case: [] for case in CASES}
     for number in range(options.runs):
-        for when in IMPORTS:
-            found[when].append(one_run(when))
-        print(number + 1, {when: sum(aborted for _, aborted in runs) for when, runs in found.items()}, flush=True)
+        for case in CASES:
+            found[case].append(one_run(*case))
+        print(number + 1, [sum(aborted for _, aborted in runs) for runs in found.values()], flush=True)
     rows = []
-    for when, runs in found.items():
+    for (when, model), runs in found.items():
         samples = {
             "threads_left": [float(threads) for threads, _ in runs],
             "aborted": [float(sum(aborted for _, aborted in runs))],
         }
-        rows.append(Configuration(f"import-{when}", {"imported": when}, samples))
+        rows.append(Configuration(f"import-{when}-{model}", {"imported": when, "model": model}, samples))
     parameters = {"ranks": 2, "cpus": 1, "runs": options.runs}
     versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
     write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions, parameters=parameters))

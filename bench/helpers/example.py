@@ -14,7 +14,7 @@ def example(name: str) -> ModuleType:
     """Import a program of examples/ as a module.
 
     Args:
-        name: Its path from examples/, such as `lightning/train.py`. It imports no module beside it.
+        name: Its path from examples/, such as `lightning/full/train.py`. It imports no module beside it.
 
     Raises:
         FileNotFoundError: There is no such program.

@@ -1,6 +1,6 @@
-"""Train a few steps with DDP, destroy the process group, and print how many of gloo's threads are left.
+"""Train a few steps, destroy the process group, and print how many of gloo's threads are left.
 
-python torch_exit.py early    # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set
+python torch_exit.py early DistributedDataParallel    # RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 if sys.argv[1] == "early":  # late: the constructor of DistributedDataParallel imports it
@@ -18,7 +19,8 @@ if sys.argv[1] == "early":  # late: the constructor of DistributedDataParallel i
 
 def train() -> None:
     """Train, and free the model on return."""
-    model = DistributedDataParallel(torch.nn.Linear(256, 256))
+    layer = torch.nn.Linear(256, 256)
+    model = DistributedDataParallel(layer) if sys.argv[2] == "DistributedDataParallel" else fully_shard(layer)
     for _ in range(3):
         model(torch.ones(8, 256)).sum().backward()
         loss = torch.zeros(1)

@@ -1,0 +1,4 @@
+"""Read beyond the end of a split."""
+
+rows = [*range(100)]
+print("row", rows[128])

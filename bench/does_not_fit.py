@@ -1,0 +1,102 @@
+"""How far each layout of the guide *When it does not fit* is from one process, after 20 steps.
+
+python bench/does_not_fit.py            # writes bench/results/does_not_fit.json
+python bench/does_not_fit.py --output /tmp/x.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from helpers.typed import typed
+
+from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
+
+from support import forked, one_oracle  # noqa: E402
+
+RESULT = ROOT / "bench" / "results" / "does_not_fit.json"
+COMBINED = ROOT / "bench" / "ranks" / "every_layout.py"
+SECONDS = 400.0
+"""How long a training may take: eight ranks may share one core."""
+
+AXES = ("pipeline", "data", "shard", "tensor")
+
+RUNGS = {
+    # program, nodes, ranks on each: size of each axis
+    ("ddp.py", 1, 2): (1, 2, 1, 1),
+    ("ddp.py", 1, 4): (1, 4, 1, 1),
+    ("fsdp.py", 1, 2): (1, 1, 2, 1),
+    ("fsdp.py", 1, 3): (1, 1, 3, 1),
+    ("fsdp.py", 1, 4): (1, 1, 4, 1),
+    ("hsdp.py", 2, 2): (1, 2, 2, 1),
+    ("tensor_parallel.py", 1, 2): (1, 1, 1, 2),
+    ("tensor_parallel.py", 1, 4): (1, 1, 1, 4),
+    ("fsdp_tp.py", 2, 2): (1, 1, 2, 2),
+    ("context_parallel.py", 1, 2): (1, 1, 2, 1),
+    ("context_parallel.py", 1, 4): (1, 1, 4, 1),
+    ("pipeline.py", 1, 2): (2, 1, 1, 1),
+    ("pipeline.py", 1, 3): (3, 1, 1, 1),
+    ("pipeline.py", 1, 4): (4, 1, 1, 1),
+    ("less_memory.py", 1, 2): (1, 1, 2, 1),
+    ("less_memory.py", 1, 4): (1, 1, 4, 1),
+}
+TOGETHER = (
+    (2, 2, 1, 1),
+    (2, 1, 2, 1),
+    (2, 1, 1, 2),
+    (1, 2, 1, 2),
+    (2, 2, 2, 1),
+    (2, 2, 1, 2),
+    (2, 1, 2, 2),
+    (1, 2, 2, 2),
+)
+"""What no program of the guide does: pairs of four ranks, and three kinds on eight."""
+
+
+def main() -> None:
+    """Train one process in each precision, then every layout that the file does not have."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, default=RESULT, help="delete it to measure all layouts anew")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+    runs = [(one_oracle.PROGRAMS / name, nodes, each, (), mesh) for (name, nodes, each), mesh in RUNGS.items()]
+    for mesh in TOGETHER:
+        ranks = mesh[0] * mesh[1] * mesh[2] * mesh[3]
+        runs.append((COMBINED, 1, ranks, mesh, mesh))
+    kept = read_measurement(options.output).configurations if options.output.exists() else []
+    configurations = []
+    with tempfile.TemporaryDirectory() as folder, forked.forking(one_oracle.PROGRAMS, *one_oracle.IMPORTED) as process:
+        start = forked.Forked(process, Path(folder))
+        program = one_oracle.PROGRAMS / "ddp.py"
+        expected = {name: one_oracle.train(start, program, 1, 1, dtype=name) for name in ("float64", "float32")}
+        for path, nodes, each, arguments, mesh in runs:
+            parameters = {"program": path.name, **dict(zip(AXES, mesh, strict=True))}
+            samples = next((dict(row.samples) for row in kept if row.parameters == parameters), {})
+            for dtype in () if samples else expected if path != COMBINED else ("float64",):
+                found = one_oracle.train(start, path, nodes, each, *arguments, dtype=dtype, timeout=SECONDS)
+                difference = one_oracle.difference(found, expected[dtype])
+                samples[f"loss_in_{dtype}"] = [difference.loss]
+                samples[f"parameters_in_{dtype}"] = [difference.parameters]
+            name = f"{path.stem} {'x'.join(map(str, mesh))}"
+            configurations.append(Configuration(name, parameters, samples))
+            print(name, samples, flush=True)
+    measurement = Measurement.taken_now(
+        typed(),
+        configurations,
+        versions={"torch": version("torch")},
+        parameters={"steps": one_oracle.STEPS, "backend": "gloo", "difference": "largest absolute"},
+    )
+    write_measurement(options.output, measurement)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""How far each mesh of sharded_jax.py in the guide *When it does not fit* is from one device, after 20 steps.
+
+python bench/does_not_fit_jax.py            # writes bench/results/does_not_fit_jax.json
+python bench/does_not_fit_jax.py --output /tmp/x.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from helpers.typed import typed
+
+from srunbook.measurements import Configuration, Measurement, write_measurement
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
+
+from support import jax_layouts  # noqa: E402
+
+RESULT = ROOT / "bench" / "results" / "does_not_fit_jax.json"
+PROGRAM = "sharded_jax.py"
+PROCESSES = 2
+MESHES = [
+    sizes
+    for devices in (2, 4, 8)
+    for sizes in itertools.product((1, 2, 4, 8), repeat=3)
+    if math.prod(sizes) == devices and sizes[2] <= 4  # the heads
+]
+"""All ways to divide two, four and eight devices into data, shard and tensor."""
+
+
+def main() -> None:
+    """Train on one device in each precision, then on every mesh."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, default=RESULT)
+    options = parser.parse_args()
+
+    configurations = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        expected = {
+            dtype: jax_layouts.train(folder, PROGRAM, "data=1", dtype=dtype) for dtype in ("float64", "float32")
+        }
+        for data, shard, tensor in MESHES:
+            mesh = f"data={data},shard={shard},tensor={tensor}"
+            each = data * shard * tensor // PROCESSES
+            samples = {}
+            for dtype, one in expected.items():
+                found = jax_layouts.train(folder, PROGRAM, mesh, processes=PROCESSES, devices=each, dtype=dtype)
+                difference = jax_layouts.difference(found, one)
+                samples[f"loss_in_{dtype}"] = [difference.loss]
+                samples[f"parameters_in_{dtype}"] = [difference.parameters]
+            print(mesh, samples, flush=True)
+            configurations.append(Configuration(mesh, {"data": data, "shard": shard, "tensor": tensor}, samples))
+    measurement = Measurement.taken_now(
+        typed(),
+        configurations,
+        versions={"jax": version("jax")},
+        parameters={"steps": jax_layouts.STEPS, "processes": PROCESSES, "difference": "largest absolute"},
+    )
+    write_measurement(options.output, measurement)
+
+
+if __name__ == "__main__":
+    main()
