@@ -16,8 +16,8 @@ Submits $SCRIPT from the current folder.
   --partition NAME   partition; your site's default if left out
   --account NAME     account; your own default if left out
   --time LIMIT       time limit, such as 30, 00:30:00 or 1-00:00:00
-  --dry-run          say what would be submitted, and submit nothing
-  --wait             wait for the end, write sacct_summary.txt, and end with the job's status
+  --dry-run          print the command, and submit nothing
+  --wait             wait for the job, write sacct_summary.txt, and end with the job's status
   --help             show this
 
 Example: bash run_multinode.sh --nodes 4 --epochs 20 --wait
@@ -78,7 +78,7 @@ if [[ -z "$WAIT" ]]; then
   exit 0
 fi
 
-# Inside of the job accounting says that it runs. So wait for its end, and for accounting to hear of it.
+# Accounting says RUNNING while the job runs, so wait until it has ended and accounting knows.
 UNSEEN=0
 while true; do
   IFS='|' read -r STATE STATUS NAME < <(

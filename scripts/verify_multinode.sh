@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prove that a run of ddp_2node_cpu.sbatch did what it should.
 # Give the number of the job, or its folder of results; without either, this takes the newest folder:
-#     scripts/verify_multinode.sh 17
-#     scripts/verify_multinode.sh results/ddp_cpu_17
-#     scripts/verify_multinode.sh
+#     bash verify_multinode.sh 17
+#     bash verify_multinode.sh results/ddp_cpu_17
+#     bash verify_multinode.sh
 # Options of `srunbook verify`, such as --json, come first.
 set -euo pipefail
 
@@ -14,7 +14,7 @@ if ! command -v srunbook >/dev/null; then
   {
     echo "verify_multinode.sh: the command srunbook is missing: it is not on PATH, and not in $VENV/bin."
     echo "Install it from its checkout, as in: $VENV/bin/pip install -e path/to/srunbook"
-    echo "Or say where it is, as in: VENV=\$HOME/my-env $0 $*"
+    echo "Or say where it is, as in: VENV=\$HOME/my-env bash $0 $*"
   } >&2
   exit 127
 fi
@@ -23,7 +23,7 @@ if (($# == 0)); then
   shopt -s nullglob
   folders=(results/ddp_cpu_*/)
   if ((${#folders[@]} == 0)); then
-    echo "verify_multinode.sh: there is no results/ddp_cpu_*/ here; give a job id, as in: $0 17" >&2
+    echo "verify_multinode.sh: there is no results/ddp_cpu_*/ here; give a job id, as in: bash $0 17" >&2
     exit 2
   fi
   set -- "$(printf '%s\n' "${folders[@]%/}" | sort --version-sort | tail -n 1)"

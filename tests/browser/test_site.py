@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -46,7 +47,7 @@ def blocks(page):
     """Return the files that a page shows whole: path and frame of each."""
     page.add_style_tag(content=".sd-tab-content { display: block !important }")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-    for box in page.locator("article .code-file").all():
+    for box in page.locator("article .code-file:has(.code-file-name)").all():  # not the further parts of a diff
         if not (box.locator(".code-file-part").first.text_content() if box.locator(".code-file-part").count() else ""):
             yield box.locator(".code-file-name").first.text_content(), box
 
@@ -60,7 +61,7 @@ def each(page, names, site):
 
 @pytest.mark.parametrize("name", ["start/first-run.html", "guides/jax-multinode/several-nodes.html"])
 def test_copy_button(open_page, name):
-    """The copy button of a file puts its text on the clipboard, but for the last line's end."""
+    """The copy button of a file puts its text on the clipboard, to the end of the last line."""
     page = open_page(name)
     shown = list(blocks(page))
 
@@ -70,7 +71,7 @@ def test_copy_button(open_page, name):
         box.hover()
         box.locator("button.copybtn").click()
         page.wait_for_function("navigator.clipboard.readText().then(text => text !== 'nothing yet')")
-        assert page.evaluate("navigator.clipboard.readText()") + "\n" == (ROOT / path).read_text(encoding="utf-8"), path
+        assert page.evaluate("navigator.clipboard.readText()") == (ROOT / path).read_text(encoding="utf-8"), path
 
 
 def test_copy_button_of_a_command(open_page):
@@ -81,7 +82,7 @@ def test_copy_button_of_a_command(open_page):
     box.locator("button.copybtn").click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text !== '')")
 
-    assert page.evaluate("navigator.clipboard.readText()").startswith("srunbook simulate --nodes 2")
+    assert page.evaluate("navigator.clipboard.readText()") == "pip install torch"
 
 
 def test_downloads(open_page, site, page_names, included):
@@ -89,7 +90,7 @@ def test_downloads(open_page, site, page_names, included):
     downloaded = set()
     page = open_page("index.html")
     for name in each(page, page_names, site):
-        for box in page.locator("article .code-file").all():
+        for box in page.locator("article .code-file:has(.code-file-name)").all():  # not the further parts of a diff
             path = box.locator(".code-file-name").first.text_content()
             link = urljoin(site + name, box.locator("a.download").first.get_attribute("href"))
             assert page.request.get(link).body() == (ROOT / path).read_bytes(), (name, path)
@@ -99,37 +100,23 @@ def test_downloads(open_page, site, page_names, included):
     assert downloaded >= set(included) - drivers
 
 
-@pytest.mark.parametrize(
-    ("words", "page_name"),
-    [("rendezvous", "reference/glossary.html"), ("srunbook simulate", "start/first-run.html")],
-)
-def test_search(open_page, words, page_name):
-    """The search box leads to the page that holds the words."""
-    page = open_page("index.html")
-    box = page.locator(".sidebar-search")
-    box.fill(words)
-    box.press("Enter")
-    page.wait_for_selector("#search-results li")
-    page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('Search finished')")
+def test_index_of_failures_is_filtered(open_page):
+    """The index shows the entries of one framework and one symptom, and only the stages that have some."""
+    page = open_page("troubleshooting/index.html")
+    every = page.locator(".failure-index > li:visible").count()
+    framework, symptom = page.locator(".failure-filter select").all()
+    framework.select_option(label="JAX")
+    symptom.select_option(label="hangs")
+    shown = page.locator(".failure-index > li:visible")
+    facts = shown.locator(".failure-where").all_inner_texts()
+    stages = page.locator("article section section:visible").count()
+    framework.select_option("")
+    symptom.select_option("")
 
-    found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
-    assert any(urlsplit(link).path == page_name for link in found)
-
-
-def test_search_for_every_message(open_page):
-    """The message of every entry about a failure, pasted whole into the search box, leads to that entry."""
-    index = open_page("troubleshooting/index.html")
-    entries = [(link.inner_text(), link.get_attribute("href")) for link in index.locator(".failure-text a").all()]
-    page = open_page("index.html")
-
-    assert entries
-    for message, entry in entries:
-        page.goto(urljoin(index.url, "../index.html"))
-        page.locator(".sidebar-search").fill(message)
-        page.locator(".sidebar-search").press("Enter")
-        page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('Search finished')")
-        found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
-        assert any(urlsplit(link).path == f"troubleshooting/{entry}" for link in found), message
+    assert 0 < len(facts) < every
+    assert all(fact.startswith("hangs") and "JAX" in fact for fact in facts)
+    assert 0 < stages < 7
+    assert page.locator(".failure-index > li:visible").count() == every
 
 
 def test_theme_toggle(open_page):
@@ -142,7 +129,8 @@ def test_theme_toggle(open_page):
             break
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     drawing = page.evaluate("getComputedStyle(document.querySelector('.drawing svg')).color")
-    page.locator("article .sd-card").first.click()
+    page.locator("article .sd-card a").first.click()
+    page.wait_for_url("**/guides/index.html")
 
     assert light == "rgb(255, 255, 255)"
     assert dark != light
@@ -178,6 +166,7 @@ def test_tabs_by_keyboard(open_page, site, page_names):
             assert tabs.nth(1).is_checked(), name
 
 
+@pytest.mark.timeout(1500)  # all pages take minutes
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(open_page, site, page_names, scheme, width, pytestconfig):
@@ -248,13 +237,37 @@ def test_tables_show_all_columns(open_page, name, width):
     assert [box for box in boxes if box[0] > box[1]] == []
 
 
-def test_weight_of_a_guide(open_page):
-    """Style sheets and scripts of a guide weigh less than 100 KB compressed."""
-    page = open_page("guides/jax-multinode/several-nodes.html")
+@pytest.mark.parametrize("cluster", [None, {"partition": "batch", "gpus_per_node": "a100:4", "platform": "gpu"}])
+@pytest.mark.parametrize("name", ["index.html", "guides/torchrun/several-nodes.html"])
+def test_weight_of_a_page_with_a_script(open_page, name, cluster):
+    """Style sheets and scripts weigh at most 90 kB compressed, also with scripts fitted to a cluster."""
+    page = open_page(name)
+    if cluster:
+        page.evaluate("text => localStorage.setItem('srunbook.cluster', text)", json.dumps(cluster))
+        page.reload()
+        page.locator("mark.fitted").first.wait_for()
+    files, total = weight(page)
+
+    assert len(files) > (30 if cluster else 20)
+    assert total <= 90_000
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("guides/does-not-fit/index.html", "memory.js"), ("troubleshooting/torch-port-in-use.html", "site.js")],
+)
+def test_weight_of_a_page(open_page, name, own):
+    """The same of pages that load something else: a form, or nothing of their own."""
+    files, total = weight(open_page(name))
+
+    assert own in files
+    assert total <= 90_000
+
+
+def weight(page):
+    """Return the names of the style sheets and scripts that a page has loaded, and their bytes, compressed."""
     page.wait_for_load_state("networkidle")
     loaded = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
     urls = [url for url in loaded if urlsplit(url).path.endswith((".css", ".js"))]
-
-    total = sum(len(gzip.compress(page.request.get(url).body())) for url in urls)
-    assert len(urls) > 5
-    assert total < 100_000
+    names = [urlsplit(url).path.rpartition("/")[2] for url in urls]
+    return names, sum(len(gzip.compress(page.request.get(url).body())) for url in urls)

@@ -6,11 +6,14 @@ the scripts printed beside them, in place of comparing it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.proof import Proof
+from support.slurm_entries import entry_check
 
+from srunbook import cluster
 from srunbook.cluster import State
 
 
@@ -21,7 +24,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(900))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of clusters of their own on every chosen generation; those of the common one do so already."""
+    names = set(metafunc.fixturenames)
+    marked = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
+    if "generation" in names - marked and not {"slurm", "script"} & names:
+        chosen = metafunc.config.getoption("--slurm")
+        metafunc.parametrize("generation", list(cluster.GENERATIONS) if chosen == "all" else [chosen], scope="module")
+
+
+def _names(given: str | tuple[str, ...]) -> list[str]:
+    """Return the names that a parametrization gives values."""
+    return [name.strip() for name in given.split(",")] if isinstance(given, str) else [*given]
+
+
 @pytest.fixture
 def proof(slurm: State) -> Proof:
     """Judge jobs of the cluster."""
     return Proof(slurm)
+
+
+@pytest.fixture
+def entry(slurm: State, request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare what was printed with the recording of an entry's script, or write it."""
+    return entry_check(slurm, request)

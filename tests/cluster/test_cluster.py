@@ -159,8 +159,11 @@ def test_jax_has_as_many_devices_as_the_task_has_gpus(as_user, options, devices)
 
 
 def test_the_task_prolog_leaves_a_set_value_alone(as_user):
-    """A job that sets JAX_NUM_CPU_DEVICES itself keeps its value."""
-    assert as_user("bash", "-c", "JAX_NUM_CPU_DEVICES=7 srun bash -c 'echo $JAX_NUM_CPU_DEVICES'").strip() == "7"
+    """A job that sets JAX_NUM_CPU_DEVICES or OMP_WAIT_POLICY itself keeps its value."""
+    show = "srun bash -c 'echo $JAX_NUM_CPU_DEVICES $OMP_WAIT_POLICY'"
+
+    assert as_user("bash", "-c", f"JAX_NUM_CPU_DEVICES=7 {show}").split() == ["7", "passive"]
+    assert as_user("bash", "-c", f"OMP_WAIT_POLICY=active {show}").split() == ["1", "active"]
 
 
 def test_gpus_are_scheduled_as_on_a_site(as_user):
@@ -181,7 +184,7 @@ def test_nodes_reach_nothing_outside(slurm):
     """A node has no way out of the cluster's own network."""
     routes = cluster.capture(slurm, ["ip", "route"], user=None, machine="node1").stdout.splitlines()
 
-    assert [line.split()[0] for line in routes] == ["10.77.0.0/24"]
+    assert [line.split()[0] for line in routes] == ["10.77.0.0/16"]
 
 
 def test_nothing_of_the_host_is_in_a_job(as_user):
@@ -201,14 +204,14 @@ def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
     ("options", "said"),
     [
         (["--slurm", "19.05"], "unknown generation of Slurm '19.05'"),
-        (["--nodes", "0"], "nodes 0: allowed are 1 to 64, as in --nodes 4"),
-        (["--nodes", "65"], "nodes 65"),
-        (["--memory", "10T"], "memory '10T': allowed are 512M to 1024G"),
+        (["--nodes", "0"], "--nodes: nodes is 0. The nodes: a number from 1 to 256"),
+        (["--nodes", "257"], "nodes is 257"),
+        (["--memory", "17T"], "memory '17T': allowed are 512M to 16T"),
         (["--memory", "much"], "as in --memory 64G"),
-        (["--cpus", "0"], "cpus 0"),
-        (["--gpus-per-node", "-1"], "gpus per node -1"),
+        (["--cpus", "0"], "cpus is 0"),
+        (["--gpus-per-node", "-1"], "gpus_per_node is -1"),
         (["--features", "A 100"], "feature 'A 100'"),
-        (["--cpu-quota", "0"], "cpu quota 0"),
+        (["--cpu-quota", "0"], "cpu_quota is 0"),
         (["--link", "fast"], "link 'fast'"),
         (["--name", "../x"], "name '../x'"),
     ],
@@ -286,7 +289,7 @@ def test_a_generation_that_moved_on_is_said_to_be_gone(monkeypatch):
     from srunbook.cluster import _roots
 
     later = _roots.Root("x", "sid", "27.05.1", "x", "x", {})
-    monkeypatch.setattr(_roots, "find_root", lambda suite: later)
+    monkeypatch.setattr(_roots, "find_root", lambda suite, more: later)
 
     with pytest.raises(cluster.ClusterError, match=r"no longer holds Slurm 26\.05: its packages are 27\.05\.1"):
         _roots.ensure_root("26.05")

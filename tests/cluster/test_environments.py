@@ -163,6 +163,22 @@ QUESTIONS = (
         "srun python3 -c 'bytearray(300 * 2**20)' 2>&1 | grep -o 'Detected.*' | head -n 1"
         " | sed 's/StepId=[0-9.]*[0-9]/StepId=N/'\n",
     ),
+    (
+        "A job whose `--output` names a folder that is missing",
+        [],
+        "job=$(sbatch --parsable --output=missing/%j.out --wrap=true)\n"
+        "for i in {1..100}; do\n"
+        "    set -- $(sacct -nPXj $job -o State,ExitCode | tr '|' ' ')\n"
+        "    case $1 in COMPLETED | FAILED) break ;; esac\n"
+        "    sleep 0.2\n"
+        "done\n"
+        'echo "$1 $2, the folder is $([ -d missing ] && echo created || echo not created)"\n',
+    ),
+    (
+        "CUDA_VISIBLE_DEVICES in the second task of `--ntasks=2 --gpus-per-task=a100:1`",
+        ["--ntasks=2", "--gpus-per-task=a100:1"],
+        "srun bash -c '[ $SLURM_PROCID = 0 ] || echo $CUDA_VISIBLE_DEVICES'\n",
+    ),
 )
 """Questions whose answers may differ between generations: the row's name, options of sbatch, and the job's commands."""
 

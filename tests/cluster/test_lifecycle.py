@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.killed import COMMAND, draw, end
 from support.published import cluster_name
 from support.traces import adopt_orphans, traces
 
@@ -18,7 +18,6 @@ from srunbook.cluster import Specification, faults
 from srunbook.cluster._state import STOP_AT, folder_of
 
 SMALL = "22.05"
-COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "cluster"]
 PHASES = ("recorded", "supervised", "space", "connected", "started")
 """What `up` goes through, one after the other."""
 
@@ -108,18 +107,44 @@ def test_down_after_an_interrupted_up(no_trace, now, name, phase, left):
     assert cluster.down(name("halfway"))
 
 
-def test_ctrl_c_undoes_an_up(no_trace, name):
-    """Ctrl-C during `up` leaves nothing."""
-    cluster.down(name("ctrlc"))  # of an earlier, broken run
-    process = subprocess.Popen([*COMMAND, "up", "--name", name("ctrlc"), "--slurm", SMALL, "--nodes", "2"])
-    record = folder_of(name("ctrlc")) / "state.json"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_a_signal_undoes_an_up(no_trace, name, number):
+    """Ctrl-C during `up` leaves nothing, and neither does a SIGTERM, which a CI system sends at a timeout."""
+    cluster.down(name("ended"))  # of an earlier, broken run
+    process = subprocess.Popen([*COMMAND, "up", "--name", name("ended"), "--slurm", SMALL, "--nodes", "2"])
+    record = folder_of(name("ended")) / "state.json"
     deadline = time.monotonic() + 30
     while not (record.exists() and '"space"' in record.read_text()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
 
-    assert process.wait(timeout=30) != 0
+    assert process.wait(timeout=30) == {signal.SIGINT: 1, signal.SIGTERM: 143}[number]
     assert not record.exists()
+
+
+def test_two_ups_of_one_name(no_trace, name):
+    """Of two at the same moment, one boots; the other says so in one line and leaves the cluster as it is."""
+    both = name("both")
+    line = [*COMMAND, "up", "--name", both, "--slurm", SMALL, "--nodes", "1"]
+    started = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in started]
+    (loser,) = [index for index, process in enumerate(started) if process.returncode]
+
+    assert [process.returncode for process in started].count(0) == 1
+    assert said[loser] == (
+        "",
+        f"srunbook cluster: another command is starting or stopping cluster {both!r}: wait until it has ended\n",
+    )
+    assert cluster.capture(cluster.running_state(both), ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.down(both)
+
+
+@pytest.mark.parametrize("kill", draw(5, 6.0, "test"), ids=lambda kill: f"{kill.number.name}-{kill.then}")
+def test_an_up_that_is_killed_at_any_instant(now, name, kill):
+    """Whenever a signal ends `up`, the next command of that name clears all of it away."""
+    outcome = end(name("killed"), kill, ["--slurm", SMALL, "--nodes", "1"])
+
+    assert (outcome.problem, outcome.left) == ("", {})
 
 
 def test_two_clusters_run_at_once(no_trace, name):

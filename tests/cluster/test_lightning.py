@@ -28,17 +28,29 @@ from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "lightning"
-BENCHMARK = ROOT / "examples" / "lightning" / "benchmark.py"
+BENCHMARK = ROOT / "examples" / "lightning" / "full" / "benchmark.py"
 EPOCHS = 20
 
 
 def start(
-    slurm: State, as_user: Callable[..., str], script: str, option: str = "", argument: str = ""
+    slurm: State, as_user: Callable[..., str], script: str, option: str = "", argument: str = "", **edited: str
 ) -> tuple[str, Path]:
-    """Submit a published script with an option of sbatch or of the program; return number and folder on the host."""
+    """Submit a published script with options of sbatch or of the program; return number and folder on the host.
+
+    Args:
+        slurm: The cluster.
+        as_user: Runs a command on it.
+        script: Name of the script.
+        option: Options of sbatch.
+        argument: What follows the script.
+        edited: Programs that differ from the published ones, by their stem.
+    """
     inside = stage(slurm, SCRIPTS / script)
+    folder = slurm.folder / inside.removeprefix("/")
+    for name, text in edited.items():
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
     printed = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {option} {script} {argument}")
-    return printed.strip(), slurm.folder / inside.removeprefix("/")
+    return printed.strip(), folder
 
 
 def fingerprint(job: FinishedJob) -> str:
@@ -51,19 +63,37 @@ def fingerprint(job: FinishedJob) -> str:
     return found
 
 
-def test_signal_requeues_once_and_nothing_is_lost(slurm: State, as_user: Callable[..., str], until: Any) -> None:
-    """A job that gets SIGUSR1 is requeued once, goes on with the next batch, and ends with the bits of another."""
-    identity, folder = start(slurm, as_user, "requeue.sbatch", argument=f"--epochs={EPOCHS}")
-    whole, _ = start(slurm, as_user, "requeue.sbatch", argument=f"--epochs={EPOCHS}")
-    log = folder / f"slurm-{identity}.out"
-    until(lambda: log.exists() and f"Epoch 2/{EPOCHS}" in log.read_text(encoding="utf-8"), 200)
-    as_user("scancel", "--signal=USR1", identity)
-    job = cluster.await_job(slurm, identity, timeout=400)
-    starts = as_user("sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={identity}", "--format=State")
+@pytest.fixture(scope="module")
+def slower() -> str:
+    """Return the short program, with a tenth of a second for each step."""
+    text = (ROOT / "examples" / "lightning" / "requeue.py").read_text(encoding="utf-8")
+    return text.replace("        return loss\n", "        signal.sigtimedwait([], 0.1)\n        return loss\n")
 
-    assert job.output.count("Stopping after iteration") == 1
-    assert starts.split() == ["REQUEUED", "COMPLETED"]
-    assert fingerprint(job) == fingerprint(cluster.await_job(slurm, whole, timeout=400))
+
+def test_signal_requeues_once_and_nothing_is_lost(
+    slurm: State, as_user: Callable[..., str], until: Any, slower: str
+) -> None:
+    """Jobs that get SIGUSR1 are requeued once and resume: the full one ends with the bits of a job without a signal."""
+    one_each = "--gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1"
+    full = f"train_requeue.py --epochs={EPOCHS}"
+    jobs = {}
+    for name, argument, line in (("short", "", "epoch 1: loss"), ("full", full, f"Epoch 2/{EPOCHS}")):
+        jobs[name], folder = start(slurm, as_user, "requeue.sbatch", one_each, argument, requeue=slower)
+        log = folder / f"requeue-{jobs[name]}.out"
+        until(lambda log=log, line=line: log.exists() and line in log.read_text(encoding="utf-8"), 200)
+        as_user("scancel", "--signal=USR1", jobs[name])
+    whole, _ = start(slurm, as_user, "requeue.sbatch", one_each, full)
+    ended = {name: cluster.await_job(slurm, identity, timeout=400) for name, identity in jobs.items()}
+    for identity in jobs.values():
+        states = as_user("sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={identity}", "--format=State")
+        assert states.split() == ["REQUEUED", "COMPLETED"]
+
+    assert ended["full"].output.count("Stopping after iteration") == 1
+    assert fingerprint(ended["full"]) == fingerprint(cluster.await_job(slurm, whole, timeout=400))
+    (stopped,) = re.findall(r"stopped (before epoch \d)$", ended["short"].output, re.MULTILINE)
+    (resumed,) = re.findall(r"resumed (before epoch \d)$", ended["short"].output, re.MULTILINE)
+    assert stopped == resumed
+    assert re.findall(r"epoch (\d): loss", ended["short"].output) == ["0", "1", "2", "3", "4"]
 
 
 def test_tasks_that_are_not_the_gpus_are_refused(slurm: State, as_user: Callable[..., str]) -> None:

@@ -87,7 +87,8 @@ def test_status_states_the_limits(small):
     """`status` says what the cluster may take of the machine."""
     result = CliRunner().invoke(cli, ["status", "--name", small.specification.name])
 
-    assert result.output.splitlines()[2:5] == [
+    assert result.output.splitlines()[2:6] == [
+        f"CPUs: {cluster.describe_processors(len(os.sched_getaffinity(0)))}",
         f"limit: {small.limits.processes} processes on each node",
         "limit: 1.0 GiB of memory for the whole cluster",
         "limit: 0.5 GiB in /dev/shm, and as much in /tmp, on each node",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,29 +115,3 @@ def test_layout_trains_as_one_process_does(trained: Callable[[str], Trained], la
     for name in ("train_loss", "test_loss"):
         assert found[0][name] == pytest.approx(expected[0][name], rel=AFTER_ONE_EPOCH)
     assert found[-1]["test_accuracy"] >= ACCURACY
-
-
-@pytest.mark.full
-def test_requeue_continues_within_the_epoch(slurm: State, until: Any, tmp_path: Path) -> None:
-    """The short requeue script saves at SIGUSR1, puts its job back into the queue, and continues after that batch."""
-    text = (ROOT / "examples" / "torchrun" / "requeue.py").read_text(encoding="utf-8")
-    slower = text.replace(
-        "            optimizer.step()\n", "            optimizer.step()\n            signal.sigtimedwait([], 0.05)\n"
-    )
-    assert slower != text
-    program = tmp_path / "requeue.py"
-    program.write_text(slower, encoding="utf-8")
-    script = ROOT / "slurm" / "torchrun" / "requeue.sbatch"
-    inside = cluster.stage(slurm, script, extra=[program])
-    job = cluster.capture(slurm, ["sbatch", "--parsable", script.name], folder=inside).stdout.strip()
-    log = slurm.folder / inside.removeprefix("/") / f"requeue-{job}.out"
-    until(lambda: log.exists() and "epoch 1: " in log.read_text(encoding="utf-8"), 240)
-    assert cluster.capture(slurm, ["scancel", "--signal=USR1", job]).returncode == 0
-    finished = cluster.await_job(slurm, job, timeout=400)
-    printed = log.read_text(encoding="utf-8")
-
-    assert finished.state == "COMPLETED", printed
-    (stopped,) = re.findall(r"stopped (in epoch \d after batch \d+)$", printed, re.MULTILINE)
-    (resumed,) = re.findall(r"resumed (in epoch \d after batch \d+)$", printed, re.MULTILINE)
-    assert stopped == resumed
-    assert re.findall(r"epoch (\d): loss", printed) == ["0", "1", "2", "3", "4"]

@@ -10,7 +10,6 @@ import json
 import platform
 import re
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from support.published import stage
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.cluster._commands import ENDED
+from srunbook.slurm import ask_accounting
 from srunbook.verify import Cause
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,23 +88,25 @@ class Jobs:
         state: The cluster.
         folder: Where they were submitted.
         numbers: Their numbers.
+        until: Polls.
     """
 
     state: State
     folder: str
     numbers: dict[str, str]
+    until: Callable[[Callable[[], object], float], object]
 
     def ended(self, name: str) -> str:
         """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
-        command = ["sacct", "-X", "--noheader", "--parsable2", f"--jobs={self.numbers[name]}", "--format=State"]
-        deadline = time.monotonic() + 200
-        while True:
-            states = {line.split()[0] for line in cluster.capture(self.state, command).stdout.splitlines()}
-            if states and states <= {*ENDED}:
-                break
-            assert time.monotonic() < deadline, f"the job {name} is {states}"
-            time.sleep(0.2)
-        return self.numbers[name]
+        number = self.numbers[name]
+
+        def over() -> bool:
+            found = ask_accounting(number, lambda command: cluster.capture(self.state, command))
+            parts = [row for row in found.last if not row.step]
+            return bool(parts) and all(row.ended for row in parts)
+
+        self.until(over, 200)
+        return number
 
     def verify(self, *arguments: str, folder: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command as the user, on the login node."""
@@ -131,7 +132,7 @@ def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], t
     started = [home / f"slurm-{numbers[name]}.out" for name in ("cancelled", "node-fail")]
     until(lambda: all(log.exists() and log.read_text().count("start") == 2 for log in started), 90)
     cluster.capture(slurm, ["scancel", numbers["cancelled"]])
-    yield Jobs(slurm, folder, numbers)
+    yield Jobs(slurm, folder, numbers, until)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
     cluster.faults.heal(slurm)
     until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 90)
@@ -191,7 +192,7 @@ def test_a_job_of_the_gloo_guide(jobs, gloo, request):
     sha256 = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
     if request.config.getoption("--record"):
         recording = Recording(
-            command=f"./{SCRIPT.name} {job}",
+            command=f"bash {SCRIPT.name} {job}",
             where="process",
             date=datetime.now(UTC).date().isoformat(),
             source_sha256=sha256,

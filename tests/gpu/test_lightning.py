@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "lightning"
+LADDER = ROOT / "examples" / "lightning"
+EXAMPLES = LADDER / "full"
 RESULT = ROOT / "build" / "gpu" / "lightning_gpu.json"
 
 WITH_PRECISION = (
@@ -89,3 +91,20 @@ def test_cost_of_lightning_is_measured() -> None:
     assert {len(values) for one in samples.values() for values in one.values()} == {10}
     for name, loss in losses.items():
         assert loss == pytest.approx(losses["plain DDP"], rel=0.1), name
+
+
+@pytest.mark.parametrize("program", ["several_nodes.py", "requeue.py"])
+def test_short_program_takes_the_gpu(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short program computes on the GPU, and has the losses of the one for one device up to the GPU's precision."""
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        simulate.run([sys.executable, LADDER / name], gpus_per_node=1, timeout=110) for name in ("one_gpu.py", program)
+    ]
+    expected, found = ([float(loss) for loss in re.findall(r"loss ([\d.]+)", run.output)] for run in runs)
+
+    assert all(run.returncode == 0 for run in runs), runs[1].failure
+    assert "rank 0/1 start " in runs[1].output
+    assert "device=cuda:0" in runs[1].output
+    assert "warning: " not in runs[1].output
+    assert len(found) == 5
+    assert found == pytest.approx(expected, rel=0.05)

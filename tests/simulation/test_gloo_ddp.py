@@ -247,9 +247,9 @@ BAD = {
     "negative epochs": (["--epochs=-1"], "--epochs -1: give more than 0"),
     "no number": (["--epochs=ten"], "argument --epochs: invalid int value: 'ten'"),
     "learning rate": (["--learning-rate=nan"], "--learning-rate nan: give more than 0"),
-    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is shared by 2 ranks, of 1589 windows"),
+    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is more than the 1589 windows to train on"),
     "unknown option": (["--epoch-count=3"], "unrecognized arguments: --epoch-count=3"),
-    "missing data": (["--data=nowhere.h5"], "cannot read --data nowhere.h5 as HDF5: there is no such file"),
+    "missing data": (["--data=nowhere.h5"], "cannot read --data nowhere.h5 as HDF5: no such file"),
 }
 
 
@@ -271,7 +271,8 @@ def test_results_are_not_overwritten(alone: Outcome, tasks: Tasks) -> None:
     outcome = tasks(2, *SMALL, folder=alone.folder)
 
     assert outcome.statuses == [2, 2], outcome.text
-    assert "holds checkpoint_latest.pth already: give another folder, or --resume to go on there" in outcome.errors[0]
+    said = "already holds checkpoint_latest.pth: give another folder, or --resume to continue there"
+    assert said in outcome.errors[0]
     assert {path.name: path.read_bytes() for path in alone.folder.iterdir()} == before
 
 
@@ -308,9 +309,9 @@ def test_checkpoint_that_cannot_be_resumed(damage: str, alone: Outcome, tasks: T
 
 
 STARTS = {
-    "no srun": ("del e['SLURM_STEP_ID']", "in a job, start me with srun"),
-    "unknown backend": ("e['BACKEND'] = 'glue'", "BACKEND is 'glue'; it is one of gloo, nccl"),
-    "no GPU": ("e['BACKEND'] = 'nccl'", "BACKEND is nccl, which needs GPUs, and there is none here"),
+    "no srun": ("del e['SLURM_STEP_ID']", "in a job, start this program with srun"),
+    "unknown backend": ("e['BACKEND'] = 'glue'", "BACKEND is 'glue': give gloo or nccl"),
+    "no GPU": ("e['BACKEND'] = 'nccl'", "BACKEND is nccl, which needs GPUs, and PyTorch sees none"),
     "no address": (
         "del e['MASTER_ADDR']; e['SLURM_LAUNCH_NODE_IPADDR'] = '10.0.0.1'",
         'MASTER_ADDR is not set; in the job script: export MASTER_ADDR="$(scontrol show hostnames',
@@ -343,6 +344,41 @@ def test_ranks_on_fewer_nodes_than_the_step_has(tasks: Tasks) -> None:
 
     assert outcome.statuses == [2, 2], outcome.text
     assert outcome.errors == ["error: 2 ranks run on 2 nodes, but the step has 4"]
+
+
+# The end -------------------------------------------------------------------------------------------------------------
+
+COUNT_THREADS = """
+import pathlib, sys, torch.distributed as dist
+destroy = dist.destroy_process_group
+def counted():
+    destroy()
+    names = [path.read_text() for path in pathlib.Path('/proc/self/task').glob('*/comm')]
+    print('threads of gloo:', sum('gloo' in name for name in names), file=sys.__stdout__, flush=True)
+dist.destroy_process_group = counted
+"""
+
+
+@pytest.mark.parametrize("wrong", [(), ("--batch-size=5000",), ("--resume", "--hidden=8")])
+def test_no_thread_outlives_the_process_group(wrong: tuple[str, ...], alone: Outcome, tasks: Tasks) -> None:
+    """When a rank ends, well or with an error, gloo's threads have ended: one that is left may abort the process."""
+    folder = alone.folder if "--resume" in wrong else None
+    outcome = tasks(2, "--days=7", "--epochs=1", "--max-steps=5", *wrong, before=COUNT_THREADS, folder=folder)
+
+    assert outcome.statuses == ([2, 2] if wrong else [0, 0]), outcome.text
+    assert re.findall(r"threads of gloo: (\d+)", outcome.text) == ["0", "0"]
+
+
+def test_every_rank_ends_with_the_status_of_the_error(tasks: Tasks) -> None:
+    """A rank that is on its way out keeps its own status when srun terminates it, because another rank has failed."""
+    code = (
+        "import os, signal, torch.distributed as dist\n"
+        "destroy = dist.destroy_process_group\n"
+        "dist.destroy_process_group = lambda: (os.kill(os.getpid(), signal.SIGTERM), destroy())\n"
+    )
+    outcome = tasks(2, "--days=7", "--epochs=-1", before=code)
+
+    assert outcome.statuses == [2, 2], outcome.text
 
 
 # Data ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The first programs of the gloo guide: the losses of one process on any number of them, and where a step's time goes.
+"""The first programs of the gloo guide: the losses of one process on any number of them, resume, the time of a step.
 
 `pytest tests/simulation/test_gloo_ddp_ladder.py --record` writes the recordings anew.
 """
@@ -87,8 +87,8 @@ FULL = pytest.mark.full
     ("name", "processes"),
     [
         *(("ddp_cpu.py", processes) for processes in (1, 2, 4)),
-        ("timed.py", 2),
-        *(pytest.param("timed.py", processes, marks=FULL) for processes in (1, 4)),
+        *((name, 2) for name in ("resume.py", "timed.py")),
+        *(pytest.param(name, processes, marks=FULL) for name in ("resume.py", "timed.py") for processes in (1, 4)),
     ],
 )
 def test_losses_are_those_of_one_process(name: str, processes: int, one: Training, run: Run) -> None:
@@ -121,6 +121,47 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
     assert training.statuses == [0, 0, 0], training.text
     assert training.text.count("each step: 3 processes x 21 windows = 63") == 1
     assert training.losses[-1] == pytest.approx(one.losses[-1], rel=0.1)
+
+
+# Resume ---------------------------------------------------------------------------------------------------------------
+
+
+def test_resume_after_a_crash(one: Training, run: Run) -> None:
+    """A training that dies in the third epoch continues before it, and has the losses of one without a break."""
+    died = run(
+        "resume.py",
+        2,
+        edit=("            loss.backward()", "            assert epoch < 2\n            loss.backward()"),
+    )
+    (died.folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")
+    resumed = run("resume.py", 4, folder=died.folder)
+
+    assert set(died.statuses) == {1}
+    assert resumed.statuses == [0] * 4, resumed.text
+    assert resumed.text.count("resumed before epoch 2") == 1
+    assert died.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+
+
+@FULL
+def test_comparison_sees_a_lost_optimizer(one: Training, run: Run) -> None:
+    """Without the optimizer's state the losses after the resume are others."""
+    forget = ('    optimizer.load_state_dict(state["optimizer"])\n', "")
+    died = run("resume.py", 2, edit=("EPOCHS = 5", "EPOCHS = 2"))
+    resumed = run("resume.py", 2, folder=died.folder, edit=forget)
+
+    assert len(resumed.losses) == 3
+    assert resumed.losses != pytest.approx(one.losses[2:], rel=100 * EXACT)
+
+
+def test_damaged_checkpoint_is_left_as_it_is(run: Run, tmp_path: Path) -> None:
+    """A checkpoint that cannot be read ends all processes, and nothing is overwritten."""
+    (tmp_path / "checkpoint.pt").write_bytes(b"half a checkpoint")
+    refused = run("resume.py", 2, folder=tmp_path)
+
+    assert set(refused.statuses) == {1}
+    assert refused.losses == []
+    assert (tmp_path / "checkpoint.pt").read_bytes() == b"half a checkpoint"
+    assert not (tmp_path / "model.pt").exists()
 
 
 # The times of a step --------------------------------------------------------------------------------------------------
@@ -195,7 +236,7 @@ MASKS = (
 )
 
 
-@pytest.mark.parametrize("name", ["one_process.py", "ddp_cpu.py", "timed.py"])
+@pytest.mark.parametrize("name", ["one_process.py", "ddp_cpu.py", "resume.py", "timed.py"])
 def test_last_command_of_the_docstring_prints_the_recording(name: str, reader: Any) -> None:
     """The last command at the top of each rung that needs no Slurm runs, and prints what the page shows."""
     program = EXAMPLES / name

@@ -305,7 +305,7 @@ def test_profile_without_traces(tmp_path: Path) -> None:
 
     assert (empty.returncode, no_steps.returncode) == (2, 2)
     assert empty.stderr.startswith("error: give a folder with trace_rank_0.json")
-    assert "holds no steps: train for 22 steps at least" in no_steps.stderr
+    assert "holds no steps: train for at least 22 steps" in no_steps.stderr
 
 
 def test_scaling_table(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from srunbook.simulate import Result
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "jax_multinode"
 SCRIPTS = sorted((ROOT / "slurm" / "jax_multinode").glob("*.sbatch"))
-RUNGS = ("one_device.py", "data_parallel.py", "resume.py", "requeue.py")
+RUNGS = ("one_device.py", "data_parallel.py", "resume.py", "requeue.py", "less_memory.py", "step_memory.py")
 """The programs of test_jax_multinode_ladder.py."""
 
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("plot_"))
@@ -296,7 +296,7 @@ def test_script_has_the_form_of_one(script: Path) -> None:
     site = ("partition", "account", "nodes", "gpus-per-node", "ntasks-per-node", "cpus-per-task", "time")
     assert edits >= {f"#SBATCH --{name}" for name in site}
     assert any("# EDIT" in line for line in lines[first_command:])  # where Python comes from
-    assert directive(script, "job-name") == script.stem
+    assert directive(script, "job-name") == script.stem.removesuffix("_container")  # the same job, in a container
     for name in ("nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "time"):
         directive(script, name)
 

@@ -18,7 +18,7 @@ from support.comparing import Mask
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAIN = ROOT / "examples" / "lightning" / "train.py"
+TRAIN = ROOT / "examples" / "lightning" / "full" / "train.py"
 
 MASKS = (
     Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
@@ -68,6 +68,7 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
     ends = [line for line in told if isinstance(line, RankEnd)]
 
     assert iterations(run) == {"55 iterations"}
+    assert run.text.count("Training on 2 x 2 CPU processes") == 1  # by one rank of all, not by one of each node
     assert sorted((one.rank, one.world_size, one.local_rank) for one in starts) == [
         (0, 4, 0),
         (1, 4, 1),
@@ -217,6 +218,9 @@ def test_only_rank_0_writes_the_configuration(ask: Any, tmp_path: Path) -> None:
     ("arguments", "environ", "message"),
     [
         (["--learning_rate", "nan"], {}, "--learning_rate: nan: give a number above 0, such as 0.01"),
+        (["--epochs", "0"], {}, "--epochs: 0: give a whole number from 1"),
+        (["--num_workers", "-1"], {}, "--num_workers: -1: give a whole number from 0"),
+        (["--device", "cuda"], {}, "error: --device cuda, and PyTorch sees no GPU: "),
         ([], JOB, "error: this is one process of a job, not started by srun; start all: srun python "),
     ],
 )
@@ -238,6 +242,16 @@ def test_bad_input_ends_with_status_2(
     assert not (tmp_path / "outputs").exists()
 
 
+def test_gpus_that_torch_does_not_see(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Slurm gave GPUs and torch sees none, one line says so before the first epoch."""
+    monkeypatch.chdir(tmp_path)
+    output, status = reader.alone([sys.executable, TRAIN, "--epochs=1"], SLURM_GPUS_ON_NODE="1")
+
+    assert status == 0, output
+    assert output.count("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs") == 1
+    assert output.index("warning: ") < output.index("Epoch 1/1")
+
+
 def test_learning_rate_follows_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Any) -> None:
     """With twice the batch the linear rule doubles the rate, and the warm-up reaches it step by step."""
     code = (
@@ -245,7 +259,7 @@ def test_learning_rate_follows_the_rule(tmp_path: Path, monkeypatch: pytest.Monk
         "class Spy(train.RankLines):\n"
         "    def on_train_batch_start(self, trainer, module, batch, index):\n"
         "        if index < 4:\n"
-        "            train.say(f\"rate {trainer.optimizers[0].param_groups[0]['lr']:.6f}\")\n"
+        "            print(f\"rate {trainer.optimizers[0].param_groups[0]['lr']:.6f}\")\n"
         "train.RankLines = Spy\n"
         "train.main()\n"
     )

@@ -13,8 +13,8 @@ import pytest
 from srunbook.measurements import read_measurement
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARK = ROOT / "examples" / "lightning" / "benchmark.py"
-TRAIN = ROOT / "examples" / "lightning" / "train.py"
+BENCHMARK = ROOT / "examples" / "lightning" / "full" / "benchmark.py"
+TRAIN = ROOT / "examples" / "lightning" / "full" / "train.py"
 
 SETTINGS = {"batch_size": 32, "learning_rate": 0.01, "epochs": 3}
 LAYOUTS = {"single_gpu": (1, 1, 8.0), "multi_gpu": (1, 4, 2.5), "multi_node_multi_gpu": (2, 4, 1.6)}
@@ -107,13 +107,42 @@ def test_what_cannot_count_is_left_out(leave: Leave, benchmark: Any) -> None:
     assert "multi_gpu" not in rows(said)
 
 
-def test_other_settings_are_refused_until_names_choose(leave: Leave, benchmark: Any) -> None:
-    """Runs of different settings end with the names of those that are alike, and these names compare them."""
+def test_chapters_in_their_order_give_the_table(leave: Leave, benchmark: Any) -> None:
+    """Short runs, another batch and another rate lie beside the three scripts: they are named, and left out."""
+    leave("1x1", 1, 1, [[9.0, 8.0]], epochs=2)
+    leave("2x2", 2, 2, [[9.0, 2.0]], epochs=2)
+    for name, (nodes, devices, seconds) in LAYOUTS.items():
+        leave(name, nodes, devices, [[9 * seconds, seconds, seconds]])
+    leave("single_gpu_64", 1, 1, [[9.0, 8.0, 8.0]], batch_size=64)
+    leave("4x1", 4, 1, [[9.0, 3.0, 3.0]], learning_rate=0.04)
+    said, status = benchmark()
+
+    assert status == 0, said
+    assert list(rows(said)) == [*LAYOUTS]
+    assert "left out: 1x1 ran with epochs 2, and multi_gpu with epochs 3\n" in said
+    assert "left out: single_gpu_64 ran with batch_size 64, and multi_gpu with batch_size 32\n" in said
+    assert said.count("left out: ") == 4
+
+
+def test_the_longer_of_two_groups_counts(leave: Leave, benchmark: Any) -> None:
+    """Where as many configurations are alike in one way as in another, those with more timed epochs are compared."""
+    leave("1x1", 1, 1, [[9.0, 8.0]], epochs=2)
+    leave("1x4", 1, 4, [[9.0, 2.0]], epochs=2)
+    leave("single_gpu", 1, 1, [[9.0, 8.0, 8.0]])
+    leave("multi_gpu", 1, 4, [[9.0, 2.0, 2.0]])
+    said, status = benchmark()
+
+    assert status == 0, said
+    assert list(rows(said)) == ["single_gpu", "multi_gpu"]
+
+
+def test_named_runs_of_other_settings_are_refused(leave: Leave, benchmark: Any) -> None:
+    """Whoever names runs of different settings is told in what they differ, and which to name."""
     leave("4x1", 4, 1, [[9.0, 3.0]], learning_rate=0.04)
     leave("single_gpu", 1, 1, [[9.0, 8.0]])
     leave("multi_gpu", 1, 4, [[9.0, 2.0]])
-    said, status = benchmark()
     hint = "python benchmark.py --output_dir outputs multi_gpu single_gpu"
+    said, status = benchmark(*hint.split()[2:], "4x1")
     chosen, chosen_status = benchmark(*hint.split()[2:])
 
     assert status == 2
@@ -125,15 +154,19 @@ def test_other_settings_are_refused_until_names_choose(leave: Leave, benchmark: 
     assert list(rows(chosen)) == ["single_gpu", "multi_gpu"]
 
 
-def test_two_of_one_size_are_refused(leave: Leave, benchmark: Any) -> None:
-    """Two configurations with as many ranks have no place in one table, and the error names a choice."""
+def test_one_row_for_each_size(leave: Leave, benchmark: Any) -> None:
+    """Of two configurations with as many ranks the first counts; whoever names both is told to choose."""
     leave("1x4", 1, 4, [[9.0, 2.0]])
     leave("2x2", 2, 2, [[9.0, 2.0]])
     said, status = benchmark()
+    named, named_status = benchmark("--output_dir=outputs", "1x4", "2x2")
 
-    assert status == 2
-    assert "error: 1x4 and 2x2 both ran on 4 ranks; name those to compare: " in said
-    assert said.endswith("--output_dir outputs 1x4\n")
+    assert status == 0, said
+    assert "left out: 2x2 ran on 4 ranks, as 1x4 did\n" in said
+    assert list(rows(said)) == ["1x4"]
+    assert named_status == 2
+    assert "error: 2x2 ran on 4 ranks, as 1x4 did; name those to compare: " in named
+    assert named.endswith("--output_dir outputs 1x4\n")
 
 
 def nothing(folder: Path) -> str:

@@ -21,6 +21,8 @@ FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
+    Mask(r"\[rank\d\]:\s*", "", "the rank is masked above"),
+    Mask(r"^(\[<rank>\] )?\S+result.py:\d+: ", r"\1<place>: ", "where in its source Lightning warns"),
     Mask(r"^\S+training_epoch_loop.py:\d+: ", "<place>: ", "where in its source Lightning warns"),
 )
 
@@ -29,6 +31,13 @@ pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
     Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),
+    Case("lightning-sync-dist/broken.py", (r"recommended to use `self.log\('val_loss'", r"rank [01]: val_loss [34].0")),
+    Case(
+        "lightning-unused-parameters/broken.py",
+        ("RuntimeError: It looks like your LightningModule has parameters",),
+        1,
+        134,
+    ),
     Case("lightning-devices-mismatch/broken.py", ("the trainer is made", "ValueError: You set `devices=4`"), 1),
     Case("lightning-job-named-bash/broken.py", ("task [01] of 2 is rank 0 of 1",)),
     Case("lightning-sigterm/broken.py", ("Bypassing SIGTERM: 15", "batch [0-4] of 5 is done"), 0, 134),
@@ -40,6 +49,8 @@ BROKEN = [
 
 FIXED = [
     Case("lightning-ntasks/fixed.py", ("rank [0-3] of 4",)),
+    Case("lightning-sync-dist/fixed.py", (r"rank [01]: val_loss 3.5",)),
+    Case("lightning-unused-parameters/fixed.py", ("rank [01]: 2 steps",)),
     Case("lightning-devices-mismatch/fixed.py", ("rank [01] of 2 has made 2 steps",)),
     Case("lightning-job-named-bash/fixed.py", ("task [01] of 2 is rank [01] of 2",)),
     Case("lightning-sigterm/fixed.py", ("batch [0-4] of 5 is done", "saved after step 3"), 75),

@@ -20,7 +20,7 @@ from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "examples" / "lightning" / "train_requeue.py"
+PROGRAM = ROOT / "examples" / "lightning" / "full" / "train_requeue.py"
 
 MASKS = (
     Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
@@ -34,7 +34,7 @@ import train_requeue
 
 class Signalled(train_requeue.Requeue):
     def on_train_batch_start(self, trainer, *_):
-        if trainer.global_rank == 1 and trainer.global_step == int(os.environ["TEST_STEP"]):
+        if trainer.global_rank == trainer.world_size - 1 and trainer.global_step == int(os.environ["TEST_STEP"]):
             os.kill(os.getpid(), getattr(signal, os.environ["TEST_SIGNAL"]))
 
 train_requeue.Requeue = Signalled
@@ -42,7 +42,7 @@ if os.environ["TEST_LOADER"] == "stock":
     train_requeue.ResumableData = train_requeue.CloudData
 train_requeue.main()
 """
-"""The program, in which rank 1 alone gets a signal within a step."""
+"""The program, in which the last rank alone gets a signal within a step."""
 
 ITERATIONS = 28
 """In an epoch: 7,000 samples, two ranks, 128 in a batch of each."""
@@ -95,7 +95,7 @@ def free_job() -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Give a way to start two tasks of one job, again and again, with a stand-in for scontrol."""
+    """Give a way to start the tasks of one job, two by default, again and again, with a stand-in for scontrol."""
     job = free_job()
     asked = tmp_path / "asked"
     asked.touch()
@@ -105,12 +105,20 @@ def start(tmp_path: Path) -> Start:
     scontrol.chmod(0o755)
 
     def run(
-        *options: str, step: int = -1, signal: str = "SIGUSR1", loader: str = "resumable", folder: str = "outputs"
+        *options: str,
+        step: int = -1,
+        signal: str = "SIGUSR1",
+        loader: str = "resumable",
+        folder: str = "outputs",
+        restarts: int = 0,
+        tasks: int = 2,
     ) -> Outcome:
         argv = [sys.executable, "-c", SIGNALLED, "--epochs=2", "--batch_size=128", *options]
         environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
         environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
-        result = simulate.run([*argv, f"--output_dir={tmp_path / folder}"], ntasks_per_node=2, timeout=100, env=environ)
+        environ |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
+        argv = [*argv, f"--output_dir={tmp_path / folder}"]
+        result = simulate.run(argv, ntasks_per_node=tasks, timeout=100, env=environ)
         text = result.output + "".join(rank.output for rank in result.ranks if rank.returncode not in (0, 75))
         return Outcome(result.returncode, text, asked.read_text(encoding="utf-8").replace(job, "JOB").splitlines())
 
@@ -130,7 +138,7 @@ def test_nothing_is_lost_within_an_epoch(start: Start, undisturbed: str) -> None
     """A signal to one rank stops both after the same iteration; one requeue, and the same bits in the end."""
     first = start(step=ITERATIONS + 9)
     assert first.status == 75, first.text
-    again = start()
+    again = start(restarts=1)
 
     assert first.stopped_after == ITERATIONS + 10
     assert first.requeues == again.requeues == ["requeue JOB"]
@@ -142,7 +150,7 @@ def test_nothing_is_lost_at_the_end_of_an_epoch(start: Start, undisturbed: str) 
     """A signal in the last iteration of an epoch lets the epoch end first; processes that load data change nothing."""
     first = start("--num_workers=1", step=ITERATIONS - 1)
     assert first.status == 75, first.text
-    again = start("--num_workers=1")
+    again = start("--num_workers=1", restarts=1)
 
     assert first.stopped_after == ITERATIONS + 1
     assert "Epoch 1/2" in first.text
@@ -158,12 +166,30 @@ def test_preemption_does_not_requeue(start: Start) -> None:
     assert outcome.requeues == []
 
 
+def test_a_death_costs_the_epoch(start: Start, undisturbed: str) -> None:
+    """A job that Slurm starts again after a node died continues after the last whole epoch, with the same bits."""
+    first = start(step=ITERATIONS + 9, signal="SIGKILL")
+    assert first.status not in (0, 75), first.text
+    again = start(restarts=1)
+
+    assert "Epoch 1/2" not in again.text
+    assert again.fingerprint == undisturbed
+
+
+def test_one_process_stops(start: Start) -> None:
+    """A job of one task, which has no process group, stops as several do."""
+    outcome = start(step=3, tasks=1)
+
+    assert outcome.status == 75, outcome.text
+    assert outcome.stopped_after == 4
+
+
 def test_stock_loader_replays(start: Start, undisturbed: str) -> None:
     """With Lightning's own way to load, the first batches of the epoch come again, and other parameters come out."""
     whole = start(loader="stock", folder="whole")
     first = start(step=9, loader="stock")
     assert first.status == 75, first.text
-    again = start(loader="stock")
+    again = start(loader="stock", restarts=1)
 
     assert whole.fingerprint == undisturbed
     assert "your dataloader is not resumable" in again.text

@@ -26,8 +26,19 @@ def test_tasks_are_the_gpus(script: Path) -> None:
     """Each script asks for as many tasks on a node as GPUs, and names neither --ntasks nor --gpus-per-task."""
     text = script.read_text(encoding="utf-8")
 
-    assert directive(script, "gres") == f"gpu:a100:{directive(script, 'ntasks-per-node')}"
+    (gpus,) = re.findall(r"^#SBATCH --(?:gpus-per-node=|gres=gpu:a100:)(\d+) ", text, re.MULTILINE)
+    assert directive(script, "ntasks-per-node") == gpus
     assert not re.search(r"^#SBATCH --(ntasks|gpus-per-task)=", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_examples_at_the_top_work_one_after_another(script: Path) -> None:
+    """An example with other settings of train.py names a folder of its own, for a folder takes one configuration."""
+    examples = re.findall(rf"^# +sbatch .*{script.name} (-.*)$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    settings = [example for example in examples if "--batch_size" in example]
+
+    assert bool(settings) == (script.stem in ("single_gpu", "multi_gpu", "multi_node_multi_gpu"))
+    assert all(f"--output_dir outputs/{script.stem}_" in example for example in settings)
 
 
 @pytest.mark.parametrize(

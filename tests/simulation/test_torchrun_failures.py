@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recording_files import read_recording, recording_path
 from support.comparing import Mask
 from support.failure_cases import Case, check, check_comparison, check_complete
+from support.reader import Reader
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
 NO_ANSWER = r"(Connection (closed|reset) by peer|Timed out waiting 6000ms for (recv|send) operation)"
@@ -19,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
 
 MASKS = (
+    Mask(r"\b[WE]\d{4} [\d:.]+ \d+ (torch/\S+)", r"<log> \1", "time and process of a message of torchrun"),
+    Mask(r"'localhost_\d+_0'", "'localhost_<pid>_0'", "torchrun names a node after its process"),
     Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
     Mask(r"(\(127\.0\.0\.1, )\d+\)", r"\1<port>)", "the port follows from the process id"),
     Mask(r"peer \[[\d.]+\]:\d+", "peer <address>", "the system chose the port"),
@@ -33,6 +37,9 @@ MASKS = (
         "it asks before or after the process that answers has ended",
     ),
     Mask(r"^\[\d\] ", "[<node>] ", "which of the nodes it happens on is chance"),
+    Mask(r"gai error: .*", "gai error", "a machine without a server for names says so in other words"),
+    Mask(r"pid: \d+|Process \d+", "<process>", "a fresh process each time"),
+    Mask(r"binary: \S+", "binary: <python>", "machines keep Python in different places"),
     Mask(r"interfaces: .*", "interfaces: <names>", "machines have different ones"),
     Mask(r"hands out \d+ to \d+", "hands out <range>", "a setting of the system"),
 )
@@ -41,10 +48,16 @@ MASKS = (
 pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
+    Case("torch-agent-late/broken.py", (r"rank [01] of 2 has finished", r"has failed to shutdown the rendezvous")),
     Case("torch-interface-wrong/broken.py", ("Unable to find address for: \\^docker",), 1),
     Case(
         "torch-master-unreachable/broken.py",
         (r"DistNetworkError: The client socket has timed out after", r"DistStoreError: .* 1/2 clients joined"),
+        1,
+    ),
+    Case(
+        "torch-master-unresolved/broken.py",
+        (r"The IPv6 network addresses of \(node1\.invalid, 29500\) cannot be retrieved", "DistNetworkError: "),
         1,
     ),
     Case("torch-nccl-without-gpu/broken.py", ("RuntimeError: Distributed package doesn't have NCCL built in",), 1),
@@ -53,8 +66,14 @@ BROKEN = [
     Case("torch-peer-died/broken.py", (r"Connection (closed|reset) by peer", r"rank [01]: step [0-2]"), 137),
     Case("torch-port-in-use/broken.py", ("port: 29500, .* name: EADDRINUSE",), 1),
     Case("torch-rank-env-missing/broken.py", ("ValueError: .* environment variable RANK expected, but not set",), 1),
+    Case("torch-rank-killed/broken.py", (r"failed \(exitcode: -9\) local_rank: 1", r"exitcode  : -9 .*SIGKILL"), 1),
     Case("torch-rendezvous-timeout/broken.py", (r"^\[[01]\] torch\.\S+\.RendezvousTimeoutError",), 1),
     Case("torch-several-launchers/broken.py", ("4 processes: training begins", TOO_LATE), 1),
+    Case(
+        "torch-signal-handled/broken.py",
+        ("Received 12 death signal, shutting down workers", r"SignalException: Process \d+ got signal: 12"),
+        1,
+    ),
     Case(
         "torch-truncated-checkpoint/broken.py",
         ("of a small model: ", "RuntimeError: PytorchStreamReader failed reading zip archive"),
@@ -71,6 +90,7 @@ BROKEN = [
 FIXED = [
     Case("torch-interface-wrong/fixed.py", ("interfaces: ", "rank 0 of 1")),
     Case("torch-master-unreachable/fixed.py", ("rank [01] of 2",)),
+    Case("torch-master-unresolved/fixed.py", ("rank [01] of 2",)),
     Case("torch-nccl-without-gpu/fixed.py", ("rank 0 of 1, backend gloo",)),
     Case("torch-one-thread/fixed.py", ("rank [01] computes with 2 threads",)),
     Case("torch-out-of-memory/fixed.py", ("the same gradient: True",)),
@@ -78,6 +98,7 @@ FIXED = [
     Case("torch-rank-env-missing/fixed.py", ("rank [01] of 2",)),
     Case("torch-rendezvous-timeout/fixed.py", ("rank [01] of 2",)),
     Case("torch-several-launchers/fixed.py", ("4 processes on 2 nodes: training begins",)),
+    Case("torch-signal-handled/fixed.py", (r"\bsaved$", r"SignalException: Process \d+ got signal: 12"), 1),
     Case("torch-truncated-checkpoint/fixed.py", ("checkpoint_epoch_1.pt is whole",)),
     Case("torch-uneven-batches/fixed.py", ("rank [01] has finished", "rank [01]: the sum is 4.0")),
 ]
@@ -91,11 +112,24 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: 
 
 
 def test_every_program_has_a_test() -> None:
-    """Each program about torch in examples/failures/ stands in one of the two lists."""
-    check_complete(FAILURES.glob("torch-*/*.py"), [*BROKEN, *FIXED])
+    """Each program about torch in examples/failures/ stands in one of the two lists, or a job script starts it."""
+    programs = [path for path in FAILURES.glob("torch-*/*.py") if not [*path.parent.glob("*.sbatch")]]
+    check_complete(programs, [*BROKEN, *FIXED])
 
 
 def test_comparison_sees_another_message() -> None:
     """A message of other words is a difference, even with everything masked that may vary."""
     case = next(case for case in BROKEN if case.program.startswith("torch-port-in-use"))
     check_comparison(FAILURES / case.program, case, MASKS, "EADDRINUSE", "EACCES")
+
+
+def test_comparison_takes_any_stack_of_the_store() -> None:
+    """Which call of the store finds that the other torchrun has left is chance; every other line has to be printed."""
+    recorded = read_recording(recording_path(FAILURES / "torch-agent-late" / "broken.py")).output
+    began = "[1] [W1123 07:52:15.9 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=4)"
+    printed = ["[0] rank 0 of 2 has finished", began, "[1] frame #3: c10d::TCPStore::check()", recorded[-1]]
+
+    assert Reader.never_printed(recorded, printed, lambda line: "has finished" in line) is None
+    assert Reader.never_printed(recorded, printed[:-1], lambda line: "has finished" in line) == (
+        f"recorded, but not printed:\n{recorded[-1]}"
+    )

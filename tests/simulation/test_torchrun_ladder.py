@@ -124,7 +124,7 @@ def test_mixed_precision(precision: str, tolerance: float, processes: int, one: 
 @pytest.mark.parametrize("processes", [3, *(pytest.param(number, marks=FULL) for number in (1, 2, 4))])
 def test_program_with_validation(processes: int, run: Run) -> None:
     """Batch norm, warm-up, validation and early stopping give the losses of one device, even for an odd share."""
-    steps = ("STEPS = 300", "STEPS = 60")
+    steps = ("STEPS = 400", "STEPS = 60")
     alone = run("validate_one_gpu.py", 1, edit=steps)
     training = run("validate_ddp.py", processes, edit=steps)
     models = [torch.load(each.folder / "best.pt", weights_only=True) for each in (alone, training)]
@@ -157,7 +157,7 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
 def test_gpus_that_torch_does_not_see(name: str, run: Run) -> None:
     """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
     text = run(
-        name, 2, edit=(" = 5\n", " = 1\n") if name == "ddp.py" else ("= 300", "= 20"), SLURM_GPUS_ON_NODE="2"
+        name, 2, edit=(" = 5\n", " = 1\n") if name == "ddp.py" else ("= 400", "= 20"), SLURM_GPUS_ON_NODE="2"
     ).text
 
     assert text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
@@ -206,6 +206,37 @@ def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
 
 
+# A process that fails -------------------------------------------------------------------------------------------------
+
+
+def test_error_is_kept_for_torchrun(run: Run, tmp_path: Path) -> None:
+    """Each process writes its error into the file that torchrun names; rank 1 has the broken image."""
+    name = 'os.environ.get("LOCAL_RANK")'
+    ask = f"import os\nos.environ['TORCHELASTIC_ERROR_FILE'] = f'{tmp_path}/{{{name}}}.json'\nimport sys\n"
+    failed = run("first_error.py", 2, edit=("import os\nimport sys\n", ask))
+
+    assert set(failed.statuses) == {1}
+    assert len(failed.losses) == 2
+    assert "ValueError: a broken image" in (tmp_path / "1.json").read_text(encoding="utf-8")
+    assert "RuntimeError" in (tmp_path / "0.json").read_text(encoding="utf-8")
+
+
+@FULL
+def test_torchrun_names_the_first_error(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command at the top ends with the rank that failed first, and with its traceback."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("TMPDIR", str(reader.folder))  # where torchrun keeps the errors
+    program = EXAMPLES / "first_error.py"
+    result = reader.run(program, reader.commands(program)[0])
+    cause = result.text.rpartition("Root Cause (first observed failure):")[2]
+
+    assert result.status == 1
+    assert re.search(r"rank +: 1 ", cause)
+    assert "ValueError: a broken image" in cause
+    own = re.compile(r"^(Root Cause|  ValueError|  rank +: 1 )")
+    reader.compare(program, result, lambda line: own.match(line) is not None, MASKS)
+
+
 # As a reader runs them ------------------------------------------------------------------------------------------------
 
 MASKS = (
@@ -233,7 +264,8 @@ def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.Mo
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
     program = EXAMPLES / name
-    result = reader.run(program, reader.commands(program)[0])
+    beside = [EXAMPLES / "batch_norm.py"] if name == "validate_ddp.py" else []
+    result = reader.run(program, reader.commands(program)[0], beside=beside)
 
     assert result.status == 0, result.text
     reader.compare(program, result, lambda line: "loss" in line or "rank " in line, MASKS)

@@ -12,12 +12,18 @@ BEFORE = "".join(f"line_{number} = {number}\n" for number in range(20)) + '"""of
 AFTER = "import os\n\n" + BEFORE.replace("line_15 = 15\n", 'line_15 = "<&>"\n').replace("lines", "LINES")
 
 
+PAIR = "examples/guide/two.py\n:from: examples/guide/one.py"
+PARTS = ("import os\n\nLINES", "line_15")
+
+
 @pytest.fixture(scope="module")
 def page(shared_site):
-    """Build a page that shows one difference."""
+    """Build a page that shows one difference, and one that shows it in two parts."""
     shared_site.write("examples/guide/one.py", BEFORE)
     shared_site.write("examples/guide/two.py", AFTER)
-    shared_site.page("```{code-diff} examples/guide/two.py\n:from: examples/guide/one.py\n```")
+    parts = "\n\n".join(f"```{{code-diff}} {PAIR}\n\n{part}\n```" for part in PARTS)
+    shared_site.write("docs/parts.md", f"# Parts\n\n{parts}\n")
+    shared_site.page(f"```{{code-diff}} {PAIR}\n```\n\n```{{toctree}}\nparts\n```")
     build = shared_site.build()
     assert build.returncode == 0, build.output
     return build
@@ -66,3 +72,25 @@ def test_both_files_count_as_shown(page):
     included = json.loads(page.site.with_name("site-included.json").read_text(encoding="utf-8"))
 
     assert {"examples/guide/one.py", "examples/guide/two.py"} <= set(included)
+
+
+def test_parts(page):
+    """Each part shows its changed lines with one unchanged line around, and what is copied is what it shows."""
+    first, second = re.findall(r"code-diff docutils.*?<pre>(.*?)</pre>", page.html("parts"), re.S)
+    copied = re.sub(r'<del>.*?</del>|<span class="diff-gap">.*?</span>', "", first, flags=re.S)
+
+    assert text_of(copied) == 'import os\n\nline_0 = 0\n"""of two\nLINES"""\n'
+    assert text_of(re.sub("</?(ins|del)>", "|", second)) == (
+        'line_14 = 14\n|line_15 = 15\n||line_15 = "<&>"\n|line_16 = 16\n'
+    )
+
+
+def test_parts_have_one_caption_and_one_pair_of_files(page):
+    """The first part names the file, and the last is followed by both files, whole."""
+    text = page.html("parts")
+    marks = ['code-file-part">, from one.py: +3', "line_16"]
+    marks += ["<summary>The whole file two.py", "<summary>The earlier file one.py"]
+    places = [text.index(mark) for mark in marks]
+
+    assert places == sorted(places)
+    assert [text.count(mark) for mark in (marks[0], *marks[2:])] == [1, 1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def faulty(shared_site):
     pages["commands"] = "\n\n".join(f"```console\n$ {command}\n```" for command in COMMANDS)
     pages |= {name: f"```{{code-file}} {body}```" for name, (body, _) in DIRECTIVES.items()}
     pages |= {name: f"```{{recorded}} slurm/job.sbatch\n{option}\n```" for name, (option, _) in MATCHES.items()}
+    site.write("examples/guide/changed.py", "x = 2\ndef f():\n    pass\ny = 3\n")
     for name in ("one", "same"):
         site.write(f"examples/guide/{name}.py", "def f():\n    pass\n")
     pages |= {name: f"```{{code-diff}} {body}```" for name, (body, _) in DIFFS.items()}
@@ -48,7 +50,7 @@ def faulty(shared_site):
         site.write(f"{name.partition('.')[0]}.recording.json", recording(JOB, where=where))
     pages["wrong-recordings"] = "\n\n".join(f"```{{recorded}} {name}\n```" for name, _, _ in RECORDED_WRONGLY)
     entries = {f"troubleshooting/{name}": ENTRY.replace(old, new, 1) for name, (old, new, _) in ENTRIES.items()}
-    entries |= {name: not_reproduced(message) for name, (message, _) in MESSAGES.items()}
+    pages["listed"] = "```{failure-index} begin\n```"
     for name, text in entries.items():
         site.write(f"docs/{name}.md", text)
     for name, (svg, _) in DRAWINGS.items():
@@ -72,8 +74,8 @@ def test_clean_site_builds(tiny_site):
     build = tiny_site.build()
 
     assert build.returncode == 0, build.output
-    page = (build.site / "index.html").read_text()
-    assert "--nodes=2" in page
+    page = re.sub("<[^>]+>", "", (build.site / "index.html").read_text())
+    assert "#SBATCH --nodes=2" in page
     assert "Not yet run on Slurm." in page
     assert "it ran" in (build.site / "gallery" / "guide" / "plot_a.html").read_text()
 
@@ -174,17 +176,27 @@ def test_wrong_code_file(faulty, name):
     assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(DIRECTIVES[name][1]))
 
 
+CHANGED = "examples/guide/changed.py\n:from: examples/guide/one.py\n"
 DIFFS = {
     "diff-without-from": ("examples/guide/a.py\n", "name the earlier file"),
     "diff-from-absent": ("examples/guide/a.py\n:from: examples/guide/z.py\n", "no file 'examples/guide/z.py'"),
     "diff-of-absent": ("examples/guide/z.py\n:from: examples/guide/a.py\n", "no file 'examples/guide/z.py'"),
     "diff-of-equals": ("examples/guide/same.py\n:from: examples/guide/one.py\n", "same.py is one.py, byte for byte"),
+    "diff-part-absent": (f"{CHANGED}\nx = 4\n", "no changed line contains 'x = 4'"),
+    "diff-part-unchanged": (f"{CHANGED}\ndef f\n", "no changed line contains 'def f'"),
+    "diff-part-backwards": (f"{CHANGED}\ny = 3 ... x = 2\n", "with 'x = 2' comes before the first with 'y = 3'"),
+    "diff-part-missing": (f"{CHANGED}\nx = 2\n", "show this changed line 0 times, not once: + y = 3"),
+    "diff-part-twice": (f"{CHANGED}\nx = 2 ... y = 3\ny = 3\n", "show this changed line 2 times, not once: + y = 3"),
+    "diff-part-and-whole": (
+        f"{CHANGED}\nx = 2 ... y = 3\n```\n\n```{{code-diff}} {CHANGED}",
+        "show this changed line 2 times, not once: + x = 2",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DIFFS)
 def test_wrong_code_diff(faulty, name):
-    """A difference that names no earlier file, an absent one, or an equal one fails the build."""
+    """A difference without an earlier file, of equal files, or in parts that leave lines out fails the build."""
     assert any(f"docs/{name}.md:3" in line for line in faulty.complaints(DIFFS[name][1]))
 
 
@@ -381,37 +393,40 @@ def test_wrong_match(faulty, name):
 
 ENTRY = """\
 ---
-message: node1 says <hello>
-where: rank 0
-frameworks: Slurm
+messages: ["* says <hello>"]
+stage: meet
+symptom: hangs
+frameworks: [Slurm]
+fix: Tell `node1` to be quiet.
 ---
 
-# It says hello
-
-## The message
-
-```{recorded} slurm/job.sbatch
-```
-
-## Where it is seen
-
-## The cause
+A node says hello.
 
 ## The fix
 
-## The test
+## The cause
+
+```{recorded} slurm/job.sbatch
+```
 """
 
 
 ENTRIES = {
     "whole": ("", "", None),
-    "section": ("## The cause\n", "", "entry without the sections 'The cause'"),
-    "field": ("where: rank 0\n", "", "entry without `where` in its front matter"),
-    "message": (
-        "message: node1",
-        "message: node3",
-        "no recording on this page shows its message, 'node3 says <hello>'",
-    ),
+    "section": ("## The cause\n", "", "entry whose first sections are not 'The fix', 'The cause'"),
+    "order": ("## The fix\n\n## The cause", "## The cause\n\n## The fix", "entry whose first sections are not"),
+    "field": ("stage: meet\n", "", "field 'stage' is missing"),
+    "stage": ("stage: meet", "stage: begin", "field 'stage' should be 'submit', 'queue',"),
+    "symptom": ("symptom: hangs", "symptom: odd", "field 'symptom' should be 'refused', 'hangs',"),
+    "framework": ("[Slurm]", "[Torch]", "should be 'Slurm', 'PyTorch',"),
+    "unknown": ("stage: meet", "stage: meet\nwhere: rank 0", "unknown field 'where'; known are explains, fix,"),
+    "yaml": ("stage: meet", "stage: meet: hangs", "front matter that is not YAML: mapping values are not allowed"),
+    "none": ("---\nmessages", "messages", "no front matter: an entry begins with its fields"),
+    "empty": ('["* says <hello>"]', "[]", "give `messages`, the literal forms of the message, or"),
+    "both": ("stage: meet", "stage: meet\nseen: A node speaks", "what the reader sees; not both"),
+    "everything": ("* says <hello>", "* # <hello>", "has 5 letters of its own and would match lines of any program"),
+    "fix": ("be quiet.", "be quiet", "fix: 'Tell `node1` to be quiet' is not one sentence of at most 200"),
+    "message": ("* says", "* shouts", "no recording on this page shows its message, '* shouts <hello>'"),
 }
 """What is replaced in an entry, by what, and what is then said of it."""
 
@@ -421,53 +436,49 @@ def test_entry_about_a_failure(faulty, name):
     """An entry has its fields, its sections, and a recording of its message, or the build fails."""
     complaint = ENTRIES[name][2]
 
-    found = faulty.complaints(f"troubleshooting/{name}.md")
+    found = faulty.complaints(f"troubleshooting/{name}")
 
-    assert len(found) == (complaint is not None), found
+    assert bool(found) == (complaint is not None), found
     assert complaint is None or complaint in found[0]
+    assert (faulty.site / "troubleshooting" / f"{name}.html").is_file()
 
 
 def not_reproduced(message: str) -> str:
     """Return an entry with a message from elsewhere."""
-    text = ENTRY.replace("```{recorded} slurm/job.sbatch\n```", "```{failure-message}\n```")
-    return text.replace("message: node1 says <hello>", f"message: {message}\nsource: the documentation")
+    text = ENTRY.replace("```{recorded} slurm/job.sbatch\n```\n", "")
+    return text.replace("* says <hello>", message).replace("stage", "source: the documentation\nstage")
 
 
-MESSAGES = {
-    "troubleshooting/elsewhere": ("node1 says <hello>", None),
-    "troubleshooting/lines": ('"srun a\\nsrun b"', "whose `message` is one line"),
-    "hello": ("srun a", "failure-message is for entries in troubleshooting/"),
-}
-"""Pages with a message that is not reproduced, and what is said of them."""
+def test_stage_that_is_none(faulty):
+    """A list of entries of a stage that does not exist fails the build."""
+    assert any("'begin' is no stage; there are submit, queue" in found for found in faulty.complaints("docs/listed.md"))
 
 
-@pytest.mark.parametrize("name", MESSAGES)
-def test_message_that_is_not_reproduced(faulty, name):
-    """A message from elsewhere stands in an entry and is one line, or the build fails."""
-    complaint = MESSAGES[name][1]
-
-    found = faulty.complaints(f"docs/{name}.md")
-
-    assert bool(found) == (complaint is not None), found
-    assert complaint is None or complaint in found[0]
-
-
-def test_entries_are_listed(tiny_site):
-    """A site whose entries are whole builds, and the list of messages leads to each."""
+def test_entries_become_pages_and_a_list(tiny_site):
+    """The message is an entry's title and description, its fix comes first, and the list of its stage leads to it."""
     tiny_site.write("slurm/job.sbatch", JOB)
     tiny_site.write("slurm/job.recording.json", recording(JOB))
     tiny_site.write("docs/troubleshooting/hello.md", ENTRY)
     tiny_site.write("docs/troubleshooting/elsewhere.md", not_reproduced("node2 is gone"))
     tiny_site.write("docs/_static/drawings/whole.svg", f"{HEAD}{DRAWINGS['whole'][0]}</svg>")
     listed = "```{toctree}\ntroubleshooting/hello\ntroubleshooting/elsewhere\n```"
-    tiny_site.page(f"```{{failure-index}}\n```\n\n{listed}\n\n```{{drawing}} whole\n```")
+    lists = "```{failure-index} meet\n```\n\n```{failure-index} queue\n```"
+    tiny_site.page(f"{lists}\n\n{listed}\n\n```{{drawing}} whole\n```")
 
     build = tiny_site.build()
 
     assert build.returncode == 0, build.output
-    for text in ('href="troubleshooting/hello.html"', "node1 says &lt;hello&gt;", "node2 is gone"):
-        assert text in build.html()
-    assert 'aria-labelledby="whole-title whole-desc"' in build.html()
+    html, page = build.html(), build.html("troubleshooting/hello")
+    for text in ('href="troubleshooting/hello.html"', "… says &lt;hello&gt;", "node2 is gone", "No entries yet."):
+        assert text in re.sub(r"</?span[^>]*>", "", html)  # which the words of a literal have around them
+    assert re.search(r'<li class="symptom-hangs framework-slurm">', html)
+    assert 'aria-labelledby="whole-title whole-desc"' in html
+    described = "… says &lt;hello&gt;. Tell node1 to be quiet."
+    assert f'<meta content="{described}" name="description"' in page
+    assert f'<meta property="og:description" content="{described}"' in page
+    assert "<title>… says &lt;hello&gt; - srunbook</title>" in page
+    assert page.index("<strong>Fix: </strong>") < page.index(">The fix<") < page.index(">The cause<")
+    assert "Not reproduced here. Text from the documentation." in build.html("troubleshooting/elsewhere")
 
 
 def test_build_with_warnings_leaves_no_report(tiny_site):

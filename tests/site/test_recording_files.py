@@ -24,7 +24,10 @@ def without(data: dict, name: str) -> dict:
 
 def test_recording_path(tmp_path):
     """A recording lies beside its file, under the file's stem."""
-    assert recording_path(tmp_path / "allreduce.sbatch") == tmp_path / "allreduce.recording.json"
+    script = tmp_path / "allreduce.sbatch"
+
+    assert recording_path(script) == tmp_path / "allreduce.recording.json"
+    assert recording_path(script, "stopped") == tmp_path / "allreduce.stopped.recording.json"
 
 
 def test_recording_comes_back(tmp_path):

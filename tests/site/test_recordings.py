@@ -15,6 +15,18 @@ from recording_files import Recording, read_recording, recording_path, write_rec
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "slurm", "scripts")
+OWN_PLACE = re.compile(r"[\s(\"'=](?!/home/alice/)/\S+/site-packages/|[\s(\"'=]/root/")
+"""A folder where packages are installed, with all that is above it, or the home of root; alice lives on the cluster."""
+
+
+def other_versions(recording: Recording, pinned: dict[str, str]) -> list[str]:
+    """List the frameworks whose version is not the one that runs here."""
+    found = []
+    for package in ("accelerate", "jax", "torch", "transformers"):
+        version = recording.versions.get(package, pinned.get(package, "")).split("+")[0]
+        if version != pinned.get(package, version):
+            found.append(f"of {package} {version}, not {pinned[package]}")
+    return found
 
 
 def shortcomings(root: Path) -> list[str]:
@@ -23,7 +35,7 @@ def shortcomings(root: Path) -> list[str]:
     found = []
     for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.recording.json")):
         name, recording = path.relative_to(root).as_posix(), read_recording(path)
-        stem = path.name.removesuffix(".recording.json")
+        stem = path.name.partition(".")[0]  # of job.recording.json, and of job.stopped.recording.json
         sources = [path.with_name(stem + suffix) for suffix in (".py", ".sbatch", ".sh", ".yaml")]
         sources = [source for source in sources if source.is_file()]
         if len(sources) != 1:
@@ -36,12 +48,11 @@ def shortcomings(root: Path) -> list[str]:
         for stamp in [{"date": recording.date, **recording.versions}, *recording.also]:
             if stamp.get("date", "") > datetime.now(UTC).date().isoformat():
                 found.append(f"{name}: of {stamp['date']}, which is still to come")
-        for package in ("jax", "torch"):
-            version = recording.versions.get(package, pinned.get(package, "")).split("+")[0]
-            if version != pinned.get(package, version):
-                found.append(f"{name}: of {package} {version}, not {pinned[package]}")
+        found += [f"{name}: {problem}" for problem in other_versions(recording, pinned)]
         if recording.where == "slurm" and not (recording.accounting and "slurm" in recording.versions):
             found.append(f"{name}: on Slurm, without its version or its accounting")
+        if any(OWN_PLACE.search(line) for line in recording.output):
+            found.append(f"{name}: names a folder of the machine that it was made on")
     return found
 
 
@@ -92,8 +103,9 @@ def recorded(tmp_path: Path) -> Callable[..., Path]:
         ({"also": [{"slurm": "24.11.5", "date": STILL_TO_COME}]}, "which is still to come"),
         ({"versions": {"python": "3.11.2", "jax": "0.9.9"}}, "of jax 0.9.9, not 0.10.2"),
         ({"source_sha256": "0" * 64}, "of another version of worker.py"),
+        ({"output": ("frame #0: (0x7f in /data/env/lib/site-packages/torch/lib/libc10.so)",)}, "names a folder"),
     ],
-    ids=["whole", "where", "date", "also", "jax", "source"],
+    ids=["whole", "where", "date", "also", "jax", "source", "place"],
 )
 def test_forged_recording_is_found(recorded, changes, complaint):
     """A recording that says what cannot have been is named."""

@@ -50,7 +50,7 @@ def built(shared_site):
 
 
 def test_table(built):
-    """A table comes with its picture for each theme, its base case, repeats and limits, and its source."""
+    """A picture for each theme, then medians with base case and limits; intervals and source are one click away."""
     page = built.html("table")
 
     assert not built.complaints("docs/table.md")
@@ -64,6 +64,12 @@ def test_table(built):
         "cpu quota 0.5",
     ):
         assert text in page
+    shown, details = page.split("<details", 1)
+    assert shown.index("<img") < shown.index("<table")
+    assert "2.5" in shown
+    assert "[2.5, 2.5]" not in shown
+    assert "[2.5, 2.5]" in details
+    assert "Base case" in shown
     assert page.count('alt="Two nodes are faster than one."') == 2
     assert len(list((built.site / "_images").glob("scaling-strong-*.svg"))) == 2
 

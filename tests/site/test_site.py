@@ -145,7 +145,10 @@ def test_broken_anchor_is_found(tmp_path, link, complaint):
 NAMED_ONLY = re.compile(
     r"""/\*.*?\*/                           # comments
       | ^\s*//.*?$ | (?<=[;,{}()\s])//\s.*?$
+      | \#[ ]yaml-language-server:[ ]\$schema=[\w:/.-]*  # a comment of a file that is written
       | https?://www\.w3\.org/[\w./#]*      # names of XML's namespaces
+      | https://srunbook\.readthedocs\.io/[\w./-]*(?=")  # addresses of this site's pages, printed in reports
+      | http://localhost:8000\b             # what a reader opens who serves the site
     """,
     re.X | re.S | re.M,
 )
@@ -242,11 +245,25 @@ def test_every_page_has_a_preview_and_an_edit_link(built_site):
 
 
 def test_page_for_missing_addresses(built_site):
-    """The site has a 404 page whose files are named from the root of the host."""
+    """The 404 page names the folder of the published site, from which all its links and files lead on."""
     html = (built_site / "404.html").read_text(encoding="utf-8")
 
     assert "There is no such page" in html
-    assert 'href="/en/latest/troubleshooting/index.html"' in html
+    assert html.index('<base href="/en/latest/">') < html.index("<link")
+    assert 'href="troubleshooting/index.html"' in html
+    assert not re.search(r'(?:href|src)="/(?!en/latest/")', html)
+
+
+@pytest.mark.built
+def test_navigation_leaves_entries_out(built_site):
+    """Beside a page stand the guides and the tools, and of the entries their index alone."""
+    for page in ("index", "troubleshooting/slurm-munge", "guides/torchrun/index"):
+        html = (built_site / f"{page}.html").read_text(encoding="utf-8")
+        tree = html[html.index('class="sidebar-tree"') : html.index("</aside>")]
+        assert ">When it goes wrong</a>" in tree
+        assert "hangs.html" in tree
+        assert "slurm-out-of-memory.html" not in tree
+        assert "slurm-munge.html" not in tree
 
 
 def test_gallery_pages_have_output(built_site):

@@ -78,10 +78,18 @@ class Forked:
         return self.folder / f"run{self.runs}"
 
     def run(
-        self, argv: list[str], *, nodes: int, processes: int, before: str, environ: Mapping[str, str]
+        self,
+        argv: list[str],
+        *,
+        nodes: int,
+        processes: int,
+        before: str,
+        environ: Mapping[str, str],
+        timeout: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Run a program on `nodes` x `processes` ranks; return status, stdout and stderr of each."""
+        """Run a program on `nodes` x `processes` ranks, for 60 s or that long; return status and output of each."""
         order = {"argv": argv, "nodes": nodes, "processes": processes, "environ": dict(environ), "before": before}
+        order |= {} if timeout is None else {"timeout": timeout}
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")
@@ -91,17 +99,18 @@ class Forked:
 
 
 @contextmanager
-def forking(modules: Path) -> Iterator[subprocess.Popen[str]]:
+def forking(modules: Path, *imported: str) -> Iterator[subprocess.Popen[str]]:
     """Start the script that forks ranks.
 
     Args:
         modules: Folder of what the programs import.
+        imported: What to import besides, once for all ranks.
     """
     script = Path(__file__).with_name("forked_ranks.py")
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     own["OMP_NUM_THREADS"] = "1"
     with subprocess.Popen(
-        [sys.executable, script, modules], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, script, modules, *imported], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         yield process
         assert process.stdin

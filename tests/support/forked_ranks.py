@@ -7,6 +7,7 @@ standard output answers. What torchrun would do besides (find the nodes, kill th
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import runpy
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT = 60.0
-"""Seconds after which ranks are killed that have not ended."""
+"""Seconds after which ranks are killed that have not ended, unless the order says otherwise."""
 
 
 def free_port() -> int:
@@ -35,7 +36,7 @@ def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> No
     try:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder / f"{name}.{rank}", os.O_WRONLY | os.O_CREAT), number)
-        faulthandler.dump_traceback_later(TIMEOUT - 5, file=2)  # where a rank stands that hangs
+        faulthandler.dump_traceback_later(order.get("timeout", TIMEOUT) - 5, file=2)  # where a rank stands that hangs
         world = order["nodes"] * order["processes"]
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % order["processes"])}
         os.environ |= {"LOCAL_WORLD_SIZE": str(order["processes"]), "OMP_NUM_THREADS": "1"}
@@ -59,7 +60,7 @@ def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> No
         os._exit(status)
 
 
-def run(order: dict[str, Any], timeout: float = TIMEOUT) -> list[dict[str, Any]]:
+def run(order: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a program on all ranks; kill those that have not ended in time."""
     port = free_port()
     with tempfile.TemporaryDirectory() as name:
@@ -71,7 +72,7 @@ def run(order: dict[str, Any], timeout: float = TIMEOUT) -> list[dict[str, Any]]
                 become_rank(rank, order, port, folder)
             pids.append(pid)
         statuses: dict[int, int] = {}
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + order.get("timeout", TIMEOUT)
         while len(statuses) < len(pids):
             for pid in set(pids) - set(statuses):
                 ended, status = os.waitpid(pid, os.WNOHANG)
@@ -98,6 +99,9 @@ def main() -> None:
     import sklearn.datasets  # noqa: F401
     import torch.distributed.elastic.multiprocessing.errors
     import torch.nn.parallel  # noqa: F401
+
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
 
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)

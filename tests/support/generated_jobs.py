@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,13 @@ class Chance:
         known = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
         return self.random.choice([self.random.choice(known), f"/x/{self.text()}"])
 
+    def environment(self) -> dict[str, str]:
+        """Draw where Python comes from."""
+        kind = self.random.choice(["virtual_environment", "container_image", "conda_environment"])
+        place = self.place()
+        conda = f"{place}/envs/{self.letters(ALNUM, ALNUM + '._-', 30)}"
+        return {kind: conda if kind == "conda_environment" else place}
+
     def time(self) -> str:
         """Draw a time limit, in each of its forms."""
         day = self.random.choice(["", "", f"{self.random.randint(0, 999)}-"])
@@ -156,6 +164,11 @@ class Chance:
             return self.random.choice([n for n in range(1, gpus + 1) if gpus % n == 0])
         return self.random.choice([1, 1, 2, 4, self.random.randint(1, min(512, self.capacity.cpus))])
 
+    def is_there(self, job: Mapping[str, Any]) -> bool:
+        """Tell whether the partition and the account that a site names are there, where not any word will do."""
+        named = [(kind, job.get(kind)) for kind in ("partition", "account")]
+        return all(word in (None, *self.capacity.words.get(kind, [word])) for kind, word in named)
+
     def size(self, framework: str) -> dict[str, Any]:
         """Draw the fields of a size, which have to fit each other; a profile and a cluster may set some of them."""
         made: dict[str, Any] = {}
@@ -164,7 +177,7 @@ class Chance:
             made["profile"] = self.random.choice(list(generate.PROFILES))
             preset |= generate.PROFILES[made["profile"]]
         if self.often(0.4):
-            made["cluster"] = self.random.choice(sites.names())
+            made["cluster"] = self.random.choice([name for name in sites.names() if self.is_there(sites.read(name))])
             preset |= sites.read(made["cluster"])
         if "nodes" not in preset or self.often():
             made["nodes"] = self.up_to(self.capacity.nodes)
@@ -202,6 +215,8 @@ class Chance:
             "account": random.choice(self.capacity.words.get("account") or (self.word(),)),
             "qos": self.word(),
             "constraint": self.words("constraint", "&|"),
+            # With a digit, as interfaces have: shellcheck takes `export NAME=fi` for a word of bash, bash does not.
+            "network_interface": f"{self.letters(string.ascii_letters, ALNUM + '._-', 14)}0",
             "modules_to_load": [self.letters(ALNUM, ALNUM + "._+/@-", 128) for _ in range(random.randint(1, 3))],
             "env_vars": self.variables(),
             "coordinator_port": random.choice([1024, 65535, random.randint(1024, 65535)]),
@@ -209,7 +224,7 @@ class Chance:
             "requeue": self.often(),
             "signal": f"{random.choice(SIGNALS)}@{self.up_to(random.choice([300, 65535]))}",
             "arguments": [self.text() for _ in range(random.randint(1, 4))],
-            random.choice(["virtual_environment", "container_image"]): self.place(),
+            **self.environment(),
         }
         return {name: value for name, value in made.items() if self.often()}
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from srunbook import verify
 from srunbook.cli.verify import FORMS
-from srunbook.slurm import parse_sacct
-from srunbook.verify import Accounting, Cause, Outcome
+from srunbook.slurm import Accounting, parse_sacct
+from srunbook.verify import Cause, Outcome
 
 HEADER = "JobID|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
 COLUMNS = (

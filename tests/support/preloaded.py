@@ -191,7 +191,11 @@ def run(arguments: list[str]) -> None:
     """Run a program as `__main__`, as `python PROGRAM`, `python -c CODE` or `python -m MODULE` does."""
     import runpy
 
-    sys.path[:] = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry] + sys.path[1:]
+    places = [entry for entry in os.environ.get("PYTHONPATH", "").split(":") if entry]
+    sys.path[:] = places + sys.path[1:]
+    sys.orig_argv[:] = [sys.executable, *arguments]
+    if own := next((place for place in places if Path(place, "sitecustomize.py").is_file()), None):
+        runpy.run_path(f"{own}/sitecustomize.py", run_name="sitecustomize")
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         sys.path.insert(0, str(Path.cwd()))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from recording_files import Recording, read_recording, recording_path, write_recording
+from support.agent_exit import without_agent_exit
 from support.comparing import Mask, compare
 from support.greetings import without_greetings
 
@@ -74,8 +75,38 @@ SVGD_MASKS = (
 SVGD_LINES = re.compile(r" *\d+: (rank|\d+ particles|step|rate|mutation|went on|stopped) ")
 """Lines of a script of the SVGD guide that the transport does not tear: the threads of a process greet all at once."""
 
-GENERATION_LINES = re.compile(r"^\s*($|\w+=)")
-"""Lines of `scontrol show job`, whose fields and empty lines differ between generations."""
+SIXTEEN_BITS_MASKS = (Mask(r"loss [\d.]+", "loss <n>", "processors round 16 bits in different ways"),)
+"""What may vary besides in a script whose program computes in mixed precision."""
+
+SIXTEEN_BITS_LINES = re.compile(r" *\d+: (rank|step|warning:) ")
+"""Lines of such a program: where several torchruns end, the last one may complain that the first has left."""
+
+FRAMES = re.compile(r" *(\d+: )?(frame #\d+: |<omitting python frames>$|Exception raised from )| *\d+: $")
+"""Lines of a stack of C++, which name folders of the machine and stay out of recordings."""
+
+GENERATION_LINES = re.compile(r"\s*$|(JobId|   \w+)=")
+"""Lines that differ between generations: of `scontrol show job`."""
+
+CONNECTIONS = re.compile(r" *(\d+:).*\[c10d\] The hostname of the client socket cannot be retrieved")
+"""What PyTorch prints for a connection where addresses have no names; on a busy machine it connects once more."""
+
+
+def connections_once(lines: Sequence[str]) -> list[str]:
+    """Keep the first of these lines of each task: whether it comes counts, and not how often.
+
+    >>> line = "[c10d] The hostname of the client socket cannot be retrieved"
+    >>> connections_once([f"0: {line}", f"1: {line}", f"0: {line}", "0: end"])[2:]
+    ['0: end']
+    """
+    seen: set[str] = set()
+    kept = []
+    for line in lines:
+        found = CONNECTIONS.match(line)
+        if not found or found[1] not in seen:
+            kept.append(line)
+        if found:
+            seen.add(found[1])
+    return kept
 
 
 @dataclass(frozen=True)
@@ -100,7 +131,8 @@ class Expectation:
         text = script.read_text(encoding="utf-8")
         asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
         tasks = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
-        launches_itself = "torchrun" in text  # one task for each node starts several ranks there
+        # One task for each node starts several ranks there.
+        launches_itself = "torchrun" in text or "accelerate launch" in text
         return cls(asked.get("nodes", 1), tasks, None if launches_itself else tasks, "singularity run" in text)
 
 
@@ -148,19 +180,38 @@ class Proof:
         if recording.source_sha256 != hashlib.sha256(script.read_bytes()).hexdigest():
             return "the recording is of another version of the script"
         printed, recorded = (without_greetings(x) for x in (job.output.splitlines(), recording.output))
+        printed, recorded = connections_once(printed), connections_once(recorded)
         if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
-            printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
+            own = (GENERATION_LINES, CONNECTIONS)
+            printed, recorded = (
+                [x for x in lines if not any(y.match(x) for y in own)] for lines in (printed, recorded)
+            )
         text = script.read_text(encoding="utf-8")
         masks = MASKS + (TORCHRUN_MASKS if "torchrun" in text else ()) + (GLOO_MASKS if "BACKEND=gloo" in text else ())
         masks += LIGHTNING_MASKS if script.parent.name == "lightning" else ()
+        if "torchrun" in text:
+            printed = without_agent_exit(printed)
+        if script.parent.name == "does_not_fit":
+            masks += SIXTEEN_BITS_MASKS
+            printed, recorded = ([x for x in lines if SIXTEEN_BITS_LINES.match(x)] for lines in (printed, recorded))
         if script.parent.name == "svgd":
             masks += SVGD_MASKS
             printed, recorded = ([x for x in lines if SVGD_LINES.match(x)] for lines in (printed, recorded))
         return compare(recorded, printed, masks, ordered=False)
 
-    def record(self, script: Path, job: FinishedJob, arguments: Sequence[str] = (), *, home: bool) -> None:
-        """Write the recording of a script and what it was given, or adds this generation to it."""
-        path = recording_path(script)
+    def record(
+        self, script: Path, job: FinishedJob, arguments: Sequence[str] = (), *, home: bool, run: str = ""
+    ) -> None:
+        """Write the recording of a script and what it was given, or add this generation to it.
+
+        Args:
+            script: The script.
+            job: Its job.
+            arguments: What followed the script.
+            home: Whether this is the generation whose output is kept.
+            run: Name of a special run that has a recording of its own.
+        """
+        path = recording_path(script, run)
         today = datetime.now(UTC).date().isoformat()
         sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
         earlier = read_recording(path) if path.exists() else None
@@ -171,13 +222,16 @@ class Proof:
             also = sorted([*others, here], key=lambda item: item["slurm"])
             write_recording(path, replace(earlier, also=also))
             return
+        assert without_agent_exit(job.output.splitlines()) == job.output.splitlines(), (
+            "an agent of torchrun came too late to close the rendezvous and said so: record this script again"
+        )
         also = earlier.also if earlier and earlier.source_sha256 == sha256 else []
         recording = Recording(
             command=shlex.join(["sbatch", script.name, *arguments]),
             where="slurm",
             date=today,
             source_sha256=sha256,
-            output=tuple(job.output.splitlines()),
+            output=tuple(line for line in job.output.splitlines() if not FRAMES.match(line)),
             versions=self.versions(script, job),
             plugins={name: self.state.plugins[name] for name in ("proctrack", "task")},
             accounting=job.rows,
@@ -196,7 +250,7 @@ class Proof:
         folder = ROOT / "examples" / script.parent.name
         found = [path for name in programs for path in (folder / name, folder / "full" / name) if path.exists()]
         texts = [path.read_text(encoding="utf-8") for path in found]
-        for name in ("jax", "torch", "lightning"):
+        for name in ("jax", "torch", "lightning", "accelerate", "transformers"):
             if any(re.search(rf"^(import|from) {name}\b", text, re.MULTILINE) for text in texts):
                 versions[name] = importlib.metadata.version(name)
         return versions

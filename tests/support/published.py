@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.exit_abort import aborted_at_exit
 
 from srunbook import cluster
 from srunbook.cli._checkout import programs_of, provision
@@ -36,5 +37,13 @@ def stage(state: State, script: Path, *, extra: Sequence[Path] = ()) -> str:
 
 
 def submit(state: State, script: Path, arguments: Sequence[str] = (), **options: Any) -> FinishedJob:
-    """Submit a script beside the programs of its guide, and wait for the end of its job."""
-    return cluster.submit(state, script, arguments, extra=programs_of(script), **options)
+    """Submit a script beside the programs of its guide, and wait for the end of its job.
+
+    A test whose job failed by PyTorch's abort at exit, and by nothing else, is reported as an expected failure.
+    """
+    job = cluster.submit(state, script, arguments, extra=programs_of(script), **options)
+    if job.state == "FAILED" and aborted_at_exit(job.output):
+        pytest.xfail(
+            "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
+        )
+    return job

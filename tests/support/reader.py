@@ -27,8 +27,12 @@ from srunbook import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOISE = re.compile(r"^(\[\d\] )?\s*(@ +0x|\*\*\*|RPC: /xla\.coordination|$)")
-"""Lines that come or stay away by chance: stack traces of C++, XLA's last call, nothing."""
+NOISE = re.compile(
+    r"^(\[\d\] )?\s*(@ +0x|frame #\d+: |<omitting python frames>$|Exception raised from (recv|send)|"
+    r"\[W\d{4} \S+ TCPStore\.cpp:\d+\] \[c10d\] (recv|send)\w+ failed on |\*\*\*|RPC: /xla\.coordination|$)"
+)
+"""Lines that come or stay away by chance: stack traces of C++, the call of torch's store that found nobody, XLA's last
+call, nothing."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ class Reader:
         """Return a line without the folders of this machine, and with the text of a link in place of its address."""
         line = re.sub(r"\[(\w+)\]\(https?://[^)\s]*\)", r"\1", line)
         line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
+        line = re.sub(r'"/[^"\s]*/(lib/python3\.\d+/)', r'"\1', line)
         for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
             line = line.replace(place, "")
         return line
@@ -174,9 +179,11 @@ class Reader:
 
     @staticmethod
     def framework(program: Path) -> dict[str, str]:
-        """Name and version of the framework that a program imports."""
-        used = re.findall(r"^import (jax|lightning|torch)\b", program.read_text(encoding="utf-8"), re.MULTILINE)
-        return {name: importlib.metadata.version(name) for name in used[:1]}
+        """Names and versions of the framework that a program imports, and of what it puts on top of it."""
+        text = program.read_text(encoding="utf-8")
+        used = re.findall(r"^import (jax|lightning|torch)\b", text, re.MULTILINE)[:1]
+        used += re.findall(r"^from (accelerate|transformers) import ", text, re.MULTILINE)
+        return {name: importlib.metadata.version(name) for name in used}
 
     @classmethod
     def difference(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 from pathlib import Path
 
 from srunbook.cluster import names, read_state
+from srunbook.cluster._cache import cache_folder
 from srunbook.cluster._state import start_time
 
 SUBREAPER = 36
@@ -23,6 +25,22 @@ def adopt_orphans() -> None:
     """Become the parent of every descendant that loses its own, so that none is overlooked."""
     if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
+
+
+def children() -> set[int]:
+    """Return the process ids of all children of this process, those that have ended included."""
+    return {int(word) for task in Path("/proc/self/task").glob("*/children") for word in task.read_text().split()}
+
+
+def reap(strangers: set[int]) -> None:
+    """Wait for children that have ended and that this process did not start, as process 1 would in its place.
+
+    The first process of a namespace ends only when somebody has waited for all others in it.
+    """
+    for process in strangers:
+        if start_time(process) is None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, os.WNOHANG)
 
 
 def descendants() -> set[int]:
@@ -91,4 +109,5 @@ def traces(prefix: str) -> dict[str, set[str]]:
         },
         "cgroups": cgroups(prefix),
         "records": {name for name in names() if name.startswith(prefix)},
+        "folders": {path.name for path in (cache_folder() / "clusters").glob(f"{prefix}*")},
     }

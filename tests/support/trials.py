@@ -13,7 +13,9 @@ from pathlib import Path
 from srunbook import cluster
 from srunbook.checkpoint import Checkpoints
 from srunbook.cluster import FinishedJob, State
+from srunbook.cluster._reconfigure import seconds as in_seconds
 from srunbook.ranklog import RankEnd, parse_rank_lines
+from srunbook.slurm import is_over, queue_states
 
 START = 300
 """Seconds in which a job reaches any step, also on a slow machine that does other things meanwhile."""
@@ -32,7 +34,7 @@ class Trial:
     def __init__(self, state: State, until: Callable[..., object], identity: str, folder: str) -> None:
         self.state, self.until, self.identity, self.inside = state, until, identity, folder
         self.folder = state.folder / folder.removeprefix("/")
-        self.asked, self.said = -math.inf, {}
+        self.asked, self.said = -math.inf, "RUNNING"
 
     def file(self, suffix: str) -> str:
         """Return what the job has written to its log of that suffix."""
@@ -74,13 +76,22 @@ class Trial:
         (self.folder / f"fault-{fault.replace(':', '-')}.go").touch()
         return now
 
-    def shown(self) -> dict[str, str]:
-        """Return what `scontrol show job` says, asked three times a second at most: each time costs a process."""
+    def state_now(self) -> str:
+        """Return its state in squeue, asked three times a second at most: each time costs a process."""
         if time.monotonic() > self.asked + 0.3:
-            result = cluster.capture(self.state, ["scontrol", "--oneliner", "show", "job", self.identity])
-            self.said = dict(re.findall(r"(\w+)=(\S*)", result.stdout))
+            found = queue_states(self.identity, lambda command: cluster.capture(self.state, command))
+            self.said = (found or {}).get(self.identity, "RUNNING")
             self.asked = time.monotonic()
         return self.said
+
+    def restarts(self) -> str:
+        """Return how often it was requeued."""
+        return self._queued("RestartCnt")
+
+    def _queued(self, field: str) -> str:
+        """Return a field of squeue that no user writes."""
+        command = ["squeue", "--noheader", "--states=all", f"--jobs={self.identity}", f"--Format={field}"]
+        return cluster.capture(self.state, command).stdout.strip()
 
     def starts(self) -> int:
         """How often the script has begun since the last save."""
@@ -89,16 +100,15 @@ class Trial:
 
     def started(self) -> float:
         """Return the time, if it runs."""
-        return time.time() if self.shown().get("JobState") == "RUNNING" else 0
+        return time.time() if self.state_now() == "RUNNING" else 0
 
     def has_ended(self) -> bool:
         """Tell whether it is neither waiting nor running."""
-        alive = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED")
-        return self.shown().get("JobState", "RUNNING") not in alive
+        return is_over(self.state_now())
 
     def is_back(self) -> bool:
         """Tell whether it was requeued and its processes are gone; it may have run to its end since."""
-        return self.shown().get("Restarts", "0") != "0" and self.shown()["JobState"] != "COMPLETING"
+        return self.restarts() not in ("", "0") and self.state_now() != "COMPLETING"
 
     def await_end(self, seconds: float) -> FinishedJob:
         """Wait for its end."""
@@ -116,9 +126,7 @@ class Trial:
 
     def limit(self, seconds: int) -> None:
         """Set the time limit to a full minute that is at least so many seconds away."""
-        self.asked = -math.inf
-        hours, minutes, past = map(int, self.shown()["RunTime"].split(":"))
-        self._set_limit(math.ceil((3600 * hours + 60 * minutes + past + seconds) / 60))
+        self._set_limit(math.ceil((in_seconds(self._queued("TimeUsed")) + seconds) / 60))
 
     def lift_limit(self) -> None:
         """Give a requeued job, which keeps its time limit, time to end on a slow machine."""

@@ -72,13 +72,13 @@ def verdict(job: Job, folder: Path, *, patience: float = PATIENCE) -> Verdict:
 
 @contextmanager
 def _slurm(job: Job) -> Iterator[None]:
-    """Answer in place of sacct and squeue."""
+    """Answer in place of sacct and squeue; have no scontrol."""
     real = subprocess.run
 
     def run(argv: Sequence[str], *args: Any, **options: Any) -> subprocess.CompletedProcess[Any]:
-        if argv[0] not in ("sacct", "squeue"):
+        if argv[0] not in ("sacct", "scontrol", "squeue"):
             return real(argv, *args, **options)
-        if job.source == "missing":
+        if job.source == "missing" or argv[0] == "scontrol":
             raise FileNotFoundError(argv[0])
         words = dict(re.findall(r"--(jobs|format)=(\S+)", "\n".join(argv)))
         said, complaint = "", ""

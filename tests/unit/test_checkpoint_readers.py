@@ -53,6 +53,25 @@ def test_the_step_is_removed_while_it_is_read(tmp_path, saving_meanwhile, caplog
     assert not list(tmp_path.glob("damaged-*"))
 
 
+def test_the_steps_are_removed_after_they_were_listed(tmp_path, monkeypatch, caplog):
+    """A reader that finds nothing where it has just seen checkpoints looks again; it does not take it for none."""
+    writer = Checkpoints(tmp_path, keep=2)
+    writer.save(1, state(1))
+    writer.save(2, state(2))
+    real, newer = _choosing.steps_in, iter([3, 4])
+
+    def listed(directory):
+        found = real(directory)
+        for step in newer:
+            writer.save(step, state(step))
+        return found
+
+    monkeypatch.setattr(_choosing, "steps_in", listed)
+
+    assert Checkpoints(tmp_path).restore().step == 4
+    assert not caplog.records
+
+
 def test_steps_are_removed_faster_than_read(tmp_path, saving_meanwhile):
     """A reader that never gets to the end of a checkpoint says so, and does not take it for none."""
     writer = Checkpoints(tmp_path, keep=1)

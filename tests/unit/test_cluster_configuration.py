@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,11 +17,11 @@ from srunbook.cluster._configuration import (
     gres_conf,
     hosts,
     slurm_conf,
-    task_prolog,
 )
-from srunbook.cluster._daemons import check_targets
 from srunbook.cluster._images import ensure_image, recipe
 from srunbook.cluster._roots import Root
+from srunbook.cluster._task_prolog import task_prolog
+from srunbook.cluster._writing import check_targets
 
 PLUGINS = choose_plugins("22.05.8", cgroup_v1=True)
 
@@ -51,6 +52,17 @@ def test_a_cluster_without_gpus_has_no_trace_of_them():
     assert not any(word in text for word in ("gres", "gpu", "feature"))
 
 
+def test_options_win_over_the_words_of_the_cluster():
+    """A word in `options` that the cluster writes itself stands once in its line, with the value of `options`."""
+    nodes = {"a": {"count": 1, "features": ["a100"], "options": {"Feature": "h100", "weight": "5"}}}
+    partitions = {"x": {"nodes": ["a"], "options": {"DefMemPerCPU": "7", "maxtime": "10"}}}
+    text = slurm_conf(Specification(nodes=nodes, partitions=partitions), PLUGINS)
+    node, partition = (next(line for line in text.splitlines() if start in line) for start in ("NodeName", "Name=x"))
+
+    assert node.endswith("RealMemory=65536 Feature=h100 weight=5")
+    assert partition == "PartitionName=x Default=YES Nodes=node1 DefMemPerCPU=7 maxtime=10 PriorityTier=1"
+
+
 def test_one_node_needs_no_range():
     """A cluster of one node has plain names, which Slurm accepts everywhere."""
     text = slurm_conf(Specification(nodes=1), PLUGINS)
@@ -74,19 +86,19 @@ def test_all_machines_are_in_hosts():
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({}, ""),
-        ({"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0"}, "export JAX_NUM_CPU_DEVICES=1\n"),
-        ({"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "4"}, "export JAX_NUM_CPU_DEVICES=2\n"),
+        ({}, []),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0"}, ["JAX_NUM_CPU_DEVICES=1"]),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_GPUS_ON_NODE": "4"}, ["JAX_NUM_CPU_DEVICES=2"]),
         (
             {"SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_NODEID": "1", "SLURM_GPUS_ON_NODE": "12"},
-            "export JAX_NUM_CPU_DEVICES=3\n",
+            ["JAX_NUM_CPU_DEVICES=3"],
         ),
         (
             {"SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_NODEID": "2", "SLURM_GPUS_ON_NODE": "12"},
-            "export JAX_NUM_CPU_DEVICES=4\n",
+            ["JAX_NUM_CPU_DEVICES=4"],
         ),
-        ({"SLURM_STEP_TASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "4"}, "export JAX_NUM_CPU_DEVICES=1\n"),
-        ({"SLURM_STEP_TASKS_PER_NODE": "1", "JAX_NUM_CPU_DEVICES": "8"}, ""),
+        ({"SLURM_STEP_TASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "4"}, ["JAX_NUM_CPU_DEVICES=1"]),
+        ({"SLURM_STEP_TASKS_PER_NODE": "1", "JAX_NUM_CPU_DEVICES": "8"}, []),
     ],
     ids=["batch-shell", "no-gpus", "two-each", "second-node", "third-node", "more-tasks-than-gpus", "set-by-the-job"],
 )
@@ -94,12 +106,49 @@ def test_the_task_prolog_divides_the_gpus_of_the_node(tmp_path, environ, said):
     """The TaskProlog exports the GPUs of the node divided by the tasks on it, and leaves a set value alone."""
     script = Path(tmp_path / "prolog.sh")
     script.write_text(task_prolog())
-    result = subprocess.run(
-        ["bash", script], env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, check=True
-    )
+    own = {"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "active", **environ}
+    result = subprocess.run(["bash", script], env=own, capture_output=True, text=True, check=True)
 
-    assert result.stdout == said
+    assert result.stdout.splitlines() == [f"export {line}" for line in said]
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "cpus"),
+    [
+        ({"SLURM_CPUS_ON_NODE": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "4", "SLURM_STEP_TASKS_PER_NODE": "4"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "3", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_NODEID": "2"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "512", "SLURM_STEP_TASKS_PER_NODE": "1"}, None),
+        ({"SLURM_CPUS_ON_NODE": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_CPU_BIND_TYPE": "none"}, None),
+        ({"SLURM_CPUS_ON_NODE": "1"}, None),
+        ({"SLURM_CPUS_ON_NODE": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "JAX_NUM_CPU_DEVICES": "2"}, 1),
+    ],
+)
+def test_the_task_prolog_binds_a_task_to_its_cpus(tmp_path, environ, cpus):
+    """A task sees as many CPUs as it has on its node, or all of the machine where that is less."""
+    script = tmp_path / "task_prolog.sh"
+    script.write_text(task_prolog())
+    with subprocess.Popen(["sleep", "600"]) as task:
+        given = {"PATH": os.environ["PATH"], "SLURM_TASK_PID": str(task.pid), **environ}
+        subprocess.run(["bash", str(script)], env=given, check=True, capture_output=True)
+        seen = os.sched_getaffinity(task.pid)
+        task.kill()
+    here = os.sched_getaffinity(0)
+
+    assert len(seen) == min(cpus or len(here), len(here))
+    assert seen <= here
+
+
+@pytest.mark.parametrize("jax", [{}, {"JAX_NUM_CPU_DEVICES": "8"}])
+def test_the_task_prolog_lets_threads_sleep(tmp_path, jax):
+    """OpenMP's threads sleep while they wait, unless the job says otherwise: nodes share the machine's processors."""
+    script = Path(tmp_path / "prolog.sh")
+    script.write_text(task_prolog())
+    own = {"PATH": os.environ["PATH"], "SLURM_STEP_TASKS_PER_NODE": "2", **jax}
+    said = subprocess.run(["bash", script], env=own, capture_output=True, text=True, check=True).stdout
+
+    assert "export OMP_WAIT_POLICY=passive" in said.splitlines()
 
 
 def test_modules_name_the_environment_and_what_is_given():
@@ -180,11 +229,25 @@ def test_the_programs_of_a_guide_lie_in_its_examples(tmp_path):
     assert programs_of(tmp_path / "x.sbatch") == []
 
 
+def without_slurm(text: str) -> str:
+    """Return the text without the folders that Slurm has on every machine."""
+    return re.sub(r"/(etc|var/log|run|var/spool)/slurm/", "", text)
+
+
 def test_the_room_knows_no_path_of_this_repository():
     """No file of the room names a folder of this repository or one of its guides."""
     room = Path(cluster.__file__).parent
     texts = {path.name: path.read_text(encoding="utf-8") for path in room.glob("*.py")}
-    words = ("examples", "jax_multinode", "slurm/", "/opt/srunbook", "jax-env", "torch-env", "jax.def", "23.10")
-    allowed = {("_daemons.py", "slurm/"), ("_configuration.py", "slurm/"), ("_roots.py", "slurm/")}  # paths of Slurm
+    words = (
+        "examples/",
+        '"examples"',
+        "jax_multinode",
+        "slurm/",
+        "/opt/srunbook",
+        "jax-env",
+        "torch-env",
+        "jax.def",
+        "23.10",
+    )
 
-    assert {(name, word) for name, text in texts.items() for word in words if word in text} <= allowed
+    assert {(name, word) for name, text in texts.items() for word in words if word in without_slurm(text)} == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,23 @@ def test_whole_file_or_none(tmp_path, monkeypatch):
         write_whole(path, "new")
 
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_signal_just_after_the_rename(tmp_path, monkeypatch):
+    """The file is the new one, and what ends the process is the signal's exception, not a missing temporary file."""
+    path = tmp_path / "state.json"
+    replace = Path.replace
+
+    def replaced(source: Path, target: Path) -> None:
+        replace(source, target)
+        sys.exit(143)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    with pytest.raises(SystemExit, match="143"):
+        write_whole(path, "new")
+
+    assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import subprocess
@@ -12,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from support.kept import kept_in_step, table
 
 from srunbook import generate as library
 from srunbook import sites
-from srunbook._files import write_whole
 from srunbook.cli import main
 from srunbook.cli.generate import schema_text
 from srunbook.generate import JobSpecification
@@ -307,32 +305,17 @@ def test_command_is_light():
     assert result.stdout.split() == []
 
 
-def kept_in_step(path: Path, text: str, record: bool) -> None:
-    """Compare a file that is made from the model with what the model gives now, or write it."""
-    if record:
-        write_whole(path, text)
-
-    assert path.read_text(encoding="utf-8") == text, f"python -m pytest {Path(__file__).relative_to(ROOT)} --record"
-
-
 def test_schema_is_published(generate, pytestconfig):
     """The schema on the site is that of the model, and the one that the command shows."""
-    kept_in_step(ROOT / "docs" / "_static" / "job.schema.json", schema_text(), pytestconfig.getoption("--record"))
+    kept_in_step(
+        ROOT / "docs" / "_static" / "job.schema.json", schema_text(), pytestconfig.getoption("--record"), __file__
+    )
 
     assert json.loads(generate("--schema").stdout) == library.schema()
 
 
 def test_table_of_fields(pytestconfig):
     """The table of fields on the site is that of the model."""
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(["Field", "What it is", "Example"])
-    for name, info in JobSpecification.model_fields.items():
-        default = info.get_default(call_default_factory=True)
-        also = (
-            f" By default `{json.dumps(default)}`." if not info.is_required() and default not in (None, [], {}) else ""
-        )
-        table.writerow([f"`{name}`", info.description + also, f"`{json.dumps(info.examples[0])}`"])
+    text = table(JobSpecification.model_fields.items())
     path = ROOT / "docs" / "reference" / "job-schema.csv"
-
-    kept_in_step(path, stream.getvalue(), pytestconfig.getoption("--record"))
+    kept_in_step(path, text, pytestconfig.getoption("--record"), __file__)

@@ -43,6 +43,7 @@ def shellcheck(scripts: list[Path]) -> list[str]:
                 Path(sys.executable).with_name("shellcheck"),
                 "--shell=bash",
                 "--format=gcc",
+                "--exclude=SC1090,SC1091",  # the environments that scripts activate exist on a site alone
                 *scripts[start : start + 500],
             ],
             env={**os.environ, "LC_ALL": "C.UTF-8"},
@@ -102,6 +103,7 @@ def test_no_value_makes_a_line(trial):
                 "env_vars": dict.fromkeys(one.env_vars, "x"),
                 **({"virtual_environment": "/x"} if one.virtual_environment else {}),
                 **({"container_image": "/x"} if one.container_image else {}),
+                **({"conda_environment": "/x/envs/x"} if one.conda_environment else {}),
             }
         )
         lines, expected = without_note(text), without_note(generate.render(harmless, made_by="x"))
@@ -131,7 +133,8 @@ def without_note(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     ["script", "name", "partition", "account", "qos", "constraint", "output", "signal", "time_limit", "memory_per_cpu",
-     "virtual_environment", "container_image", "arguments", "modules_to_load", "env_vars", "variable", "gpus_per_node"],
+     "virtual_environment", "container_image", "arguments", "modules_to_load", "env_vars", "variable", "gpus_per_node",
+     "conda_environment", "network_interface"],
 )  # fmt: skip
 def test_no_field_takes_a_control_character(name, text):
     """No field takes a character that ends a line, or turns its direction."""
@@ -173,6 +176,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ENVIRONMENT = {
+    "BASH_FUNC_source%%": '() {  export SOURCED="$*"\n}',  # as bash passes a function on: there is no conda here
     "JAX_IMAGE": "jax.sif",
     "SLURM_JOB_ID": "7",
     "SLURM_JOB_NAME": "x",
@@ -211,10 +215,12 @@ def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dic
 def expected(one: JobSpecification, there: dict[str, str]) -> dict[str, str]:
     """Return the environment that the program of a job ought to get, with eight CPUs, as task 0 of 1, on one node."""
     there = {**there, "PYTHONUNBUFFERED": "1"}
-    if one.virtual_environment:
-        first, slash, rest = one.virtual_environment.partition("/")
+    conda, _, name = (one.conda_environment or "").rpartition("/envs/")
+    if place := one.virtual_environment or conda:
+        first, slash, rest = place.partition("/")
         known = {"~": there["HOME"], "$HOME": there["HOME"], "$JAX_IMAGE": there["JAX_IMAGE"]}
-        there["PATH"] = f"{known.get(first, first)}{slash}{rest}/bin:{there['PATH']}"
+        folder = f"{known.get(first, first)}{slash}{rest}/bin"
+        there |= {"SOURCED": f"{folder}/activate {name}"} if conda else {"PATH": f"{folder}:{there['PATH']}"}
     port = str(one.coordinator_port) if one.coordinator_port else None
     if one.framework == "jax":
         devices = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(one.devices_per_process or 8)}
@@ -226,6 +232,8 @@ def expected(one: JobSpecification, there: dict[str, str]) -> dict[str, str]:
         there |= {"MASTER_ADDR": "127.0.0.1", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     if one.framework in ("lightning", "gloo") and port:
         there["MASTER_PORT"] = port
+    if one.network_interface:
+        there |= dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"), one.network_interface)
     return there | one.env_vars
 
 

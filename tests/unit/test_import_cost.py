@@ -11,13 +11,13 @@ import pytest
 HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "safetensors"}
 """What costs a noticeable part of a second, or comes with an extra only."""
 
-PLAIN = ("slurm", "ranklog", "simulate", "verify")
+PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")
 """Rooms that get by with the standard library."""
 
-LIGHT = (*PLAIN, "cluster", "distributed", "generate", "measurements", "sites", "cli")
+LIGHT = (*PLAIN, "adapt", "cluster", "distributed", "generate", "measurements", "sites", "cli")
 """Rooms that bring no framework."""
 
-COMMANDS = ("cluster", "generate", "simulate", "verify")
+COMMANDS = ("adapt", "cluster", "generate", "simulate", "verify")
 """The subcommands."""
 
 
@@ -46,12 +46,16 @@ def test_import_of_the_standard_library_alone(name):
     assert packages(loaded_by(f"import srunbook.{name}")) <= {"srunbook", *sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize("name", ["slurm", "ranklog"])
+@pytest.mark.parametrize("name", ["slurm", "ranklog", "script"])
 def test_a_room_below_all_others(name):
-    """The rooms that lie below all others import none of them."""
+    """The rooms that lie below all others import none of them; what reads files lies below every room."""
     own = {module for module in loaded_by(f"import srunbook.{name}") if module.startswith("srunbook")}
 
-    assert {module for module in own if not module.startswith(f"srunbook.{name}")} == {"srunbook"}
+    assert {module for module in own if not module.startswith(f"srunbook.{name}")} <= {
+        "srunbook",
+        "srunbook._files",
+        "srunbook._text",
+    }
 
 
 def test_import_of_the_package_alone():

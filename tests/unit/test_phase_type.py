@@ -283,6 +283,21 @@ def test_too_many_terms():
     assert math.isnan(phase_type.exponential(1e9).log_prob(1.0))
 
 
+@BOTH
+@pytest.mark.parametrize("theta", [1e-3, 167.0, 1e5])
+def test_ends_smaller_than_rounding(close, theta):
+    """No segregating site at all: the probability, product of k / (k + theta), and its score keep their digits."""
+
+    def log_prob(theta):
+        return phase_type.segregating_sites(5, theta).log_prob(1.0)
+
+    k = np.arange(1.0, 5)
+    for function in (log_prob, jax.jit(log_prob)):
+        close(function(theta), np.log(k / (k + theta)).sum(), 5)
+        close(jax.grad(function)(theta), -(1 / (k + theta)).sum(), 5)
+    close(jnp.exp(phase_type.geometric(theta * 1e-12).log_prob(1.0)) / (theta * 1e-12), 1.0, 5)
+
+
 def test_rounding_of_compiled_rates():
     """Compiled, a rate divided by itself may not be 1: the scores of many rates are all finite, and near the exact."""
     times = jnp.array([0.2, 1.0, 2.7])
@@ -324,6 +339,11 @@ def chain_of(initial, matrix, kind=phase_type.Continuous):
     return lambda: kind(jnp.array(initial, float), jnp.array(matrix, float))
 
 
+def ending_with(ends):
+    """Return a chain in steps with these probabilities of absorption, which is not made yet."""
+    return lambda: phase_type.Discrete(jnp.array([1.0, 0]), jnp.array([[0.5, 0.3], [0, 0.9]]), jnp.array(ends))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -339,6 +359,9 @@ def chain_of(initial, matrix, kind=phase_type.Continuous):
         (chain_of([1, 0], [[0.5, -0.1], [0, 0.5]], phase_type.Discrete), r"steps has -0\.1 at \(0, 1\)"),
         (chain_of([1, 0], [[0.5, 0.3], [0.5, 0.9]], phase_type.Discrete), r"row 1 of steps sums to 1\.4; .* 1 or less"),
         (chain_of([0.5, 0], [[0.5, 0.3], [0, 0.9]], phase_type.Discrete), r"initial sums to 0\.5"),
+        (ending_with([0.2]), r"ends has the shape \(1,\); needed is \(2,\), one for each state"),
+        (ending_with([0.2, 0.5]), r"ends has 0\.5 at 1, and its row of steps sums to 0\.9; .* ends=\[0\.2, 0\.1\]"),
+        (ending_with([math.nan, 0.1]), r"ends has nan at 0"),
         (lambda: phase_type.exponential(-1.0), r"rate=-1: it is larger than 0, as in exponential\(2\.0\)"),
         (lambda: phase_type.exponential(math.inf), r"rate=inf"),
         (lambda: phase_type.erlang(2, 0.0), r"rate=0: .*erlang\(3, 2\.0\)"),

@@ -1,8 +1,9 @@
-"""Known sites: one file each, which the command, its help, its messages and the schema know by being there."""
+"""Known sites: one file each, which the commands, their help, their messages and the schema know by being there."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from srunbook import sites
+from srunbook.cluster import Specification, SpecificationError, read_specification
+from srunbook.generate import JobSpecification
 
 FOLDER = Path(sites.__file__).parent
+DESCRIBED = [name for name in sites.names() if name != "generic"]
 
 
 @pytest.mark.parametrize("name", sites.names())
@@ -24,33 +28,105 @@ def test_site_says_what_it_assumes(name):
     assert "assumed" in text.lower()
 
 
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_site_says_where_its_values_are_from(name):
+    """A described site names the pages, the day they were read, and what of them it leaves out or assumes."""
+    head, _, rest = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8").partition("\njob:")
+
+    assert re.search(r"^# Read on 20\d\d-\d\d-\d\d\b", head, re.MULTILINE)
+    assert re.search(r"https://[\w./-]+", head)
+    assert "Lines marked ASSUMED are" in " ".join(head.replace("#", "").split())
+    assert "# ASSUMED: " in rest
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_site_is_a_cluster(name):
+    """Partitions, QOS and limits of a site are right about each other, and its jobs ask for what its nodes have."""
+    found = read_specification(site=name)
+    job = sites.read(name)
+
+    assert max(group.count for group in found.groups.values()) <= sites.MOST
+    assert set(job) <= set(JobSpecification.model_fields)
+    assert job.get("partition", found.default_partition) in found.partitions
+    assert job.get("account", "research") in found.accounts
+
+
+def test_a_cluster_has_few_nodes_of_each_group():
+    """A site has thousands of nodes, and its cluster so many of each group as are asked for, or all that there are."""
+    known = sites.cluster("mila", most=10**6)["nodes"]
+    few = read_specification(None, {"nodes": 3, "slurm": "22.05"}, site="mila")
+
+    assert (known["l40s"]["count"], known["h100"]["count"]) == (91, 2)
+    assert {name: group.count for name, group in few.groups.items()} == {
+        **dict.fromkeys(known, 3),
+        "h100": 2,
+    }
+    assert few.slurm == "22.05"
+
+
+def test_a_file_wins_over_a_site(tmp_path):
+    """What a file says stands in the place of what the site says, and a mistake has the place that it is in."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("partitions:\n  short: {max_time: 00:10:00}\n", encoding="utf-8")
+    found = read_specification(path, {}, site="ibex")
+
+    assert list(found.partitions) == ["short"]
+    assert found.qos["normal"].max_jobs_per_user == 2000
+    path.write_text("partitions:\n  short: {nodes: [h100]}\n", encoding="utf-8")
+    with pytest.raises(SpecificationError, match=r"mine\.yaml:2: partition short: .*'h100'"):
+        read_specification(path, {}, site="ibex")
+
+
+@pytest.mark.parametrize(
+    ("site", "options", "said"),
+    [
+        ("Raven", {}, "--site: no known site 'Raven'; there are crusoe-like, generic"),
+        ("generic", {}, "--site: the site generic describes no cluster; these do: crusoe-like, ibex"),
+        ("ibex", {"nodes": 0}, "--nodes is 0: give at least 1 node of each group"),
+        ("ibex", {"nodes": 200}, "site ibex: the groups have"),
+        ("ibex", {"cpus": 4}, "--cpus: cpus is for nodes that are all alike"),
+    ],
+)
+def test_what_cannot_be(site, options, said):
+    """A site that is not there or describes no nodes, or options that do not go with it, are refused in a sentence."""
+    with pytest.raises(SpecificationError) as caught:
+        read_specification(None, options, site=site)
+
+    assert said in str(caught.value)
+
+
 def test_values_cannot_be_changed():
     """What one caller does to the values of a site does not reach the next."""
     with pytest.raises(TypeError):
         sites.read("raven")["nodes"] = 2
+    sites.cluster("raven")["partitions"].clear()
+
+    assert Specification(**sites.cluster("raven")).default_partition == "general"
 
 
 @pytest.mark.parametrize("name", ["Raven", "", "../sites/raven", "__init__"])
 def test_unknown_site(name):
     """A name that is not that of a site is refused, and the message has those that there are."""
-    with pytest.raises(ValueError, match=r"no known site .*; there are crusoe-like, generic"):
-        sites.read(name)
+    for read in (sites.read, sites.cluster):
+        with pytest.raises(ValueError, match=r"no known site .*; there are crusoe-like, generic"):
+            read(name)
 
 
 def test_new_site_takes_one_file(tmp_path):
     """A file more is a site more: in --help, --schema, messages and scripts."""
     shutil.copytree(FOLDER.parent, tmp_path / "srunbook", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "srunbook" / "sites" / "here.yaml").write_text("partition: long\n", encoding="utf-8")
+    (tmp_path / "srunbook" / "sites" / "here.yaml").write_text("job: {partition: long}\n", encoding="utf-8")
 
     def said(*arguments: str) -> str:
         program = "from srunbook.cli import main; main()"
-        command = [sys.executable, "-c", program, "generate", *arguments]
+        command = [sys.executable, "-c", program, *arguments]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return result.stdout + result.stderr
 
-    small = ("--profile", "small", "--script", "train.py")
+    small = ("generate", "--profile", "small", "--script", "train.py")
 
-    assert "generic, here, ibex" in said("--help")
-    assert "here" in json.loads(said("--schema"))["properties"]["cluster"]["anyOf"][0]["enum"]
+    assert "generic, here, ibex" in said("generate", "--help")
+    assert "here" in said("cluster", "up", "--help")
+    assert "here" in json.loads(said("generate", "--schema"))["properties"]["cluster"]["anyOf"][0]["enum"]
     assert "Did you mean here?" in said(*small, "--cluster", "heer")
     assert "#SBATCH --partition=long\n" in said(*small, "--cluster", "here")

@@ -37,6 +37,13 @@ def test_rows_are_read():
     assert (row.nodes, row.tasks, row.elapsed, row.hosts) == (2, 2, "1-00:00:00", ["node1", "node2"])
 
 
+@pytest.mark.parametrize("cut", [1, 2, 4, 40, 90])
+def test_an_output_that_breaks_off_is_refused(cut):
+    """What was cut anywhere, within the last column too, may lack rows: nobody takes it for the whole."""
+    with pytest.raises(SlurmParseError, match="breaks off without a line break"):
+        parse_sacct(PRINTED[:-cut])
+
+
 def test_a_waiting_job_has_no_nodes():
     """The words `None assigned` name no node."""
     (row,) = parse_sacct(f"{HEADER}\n12|wrap|PENDING|0:0|1||00:00:00|None assigned\n")
@@ -110,7 +117,7 @@ def test_elements_and_components():
     """Rows of elements, of those that wait, and of components have their number, and the one that Slurm gave them."""
     header = "JobID|JobIDRaw|State|ExitCode"
     ids = ["56_3|59", "56_3.0|59.0", "56_[4-9%2]|56", "56_[1,3,...]|56", "60+1|61", "60+1.0|61.0", "7|7", "7.0+1|7.0+1"]
-    rows = parse_sacct("\n".join([header, *(f"{text}|COMPLETED|0:0" for text in ids)]))
+    rows = parse_sacct("\n".join([header, *(f"{text}|COMPLETED|0:0" for text in ids), ""]))
 
     assert [row.identity for row in rows] == [text.split("|")[0] for text in ids]
     assert [row.raw_id for row in rows] == ["59", "59", "56", "56", "61", "61", "7", "7"]

@@ -25,8 +25,8 @@ from support.left_behind import (
 
 from srunbook import verify
 from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED
-from srunbook.slurm import parse_sacct
-from srunbook.verify import Accounting, Cause, Outcome
+from srunbook.slurm import Accounting, parse_sacct
+from srunbook.verify import Cause, Outcome
 
 
 @pytest.fixture

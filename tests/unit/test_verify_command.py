@@ -13,13 +13,15 @@ import pytest
 
 from srunbook import verify
 from srunbook.cli.verify import FORMS
-from srunbook.slurm import SACCT_FIELDS
-from srunbook.verify import Accounting, Cause, Check, Outcome, Report
+from srunbook.slurm import SACCT_FIELDS, Accounting
+from srunbook.verify import Cause, Check, Outcome, Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
 HEADER = "|".join(SACCT_FIELDS)
-ROWS = "17|17|COMPLETED|0:0|1||00:00:09|node1\n17.0|17.0|COMPLETED|0:0|1|1|00:00:09|node1\n"
+ENDED = "2026-11-20T10:01:31"
+ROWS = f"17|17|COMPLETED|0:0|1||00:00:09|node1|batch|{ENDED}\n17.0|17.0|COMPLETED|0:0|1|1|00:00:09|node1||{ENDED}\n"
+RUNNING = "17|17|RUNNING|0:0|1||00:00:09|node1|batch|Unknown\n"
 RANK_LINES = """\
 rank 0/1 start host=node1 local_rank=0 device=cpu backend=gloo framework=torch-2.13.0 job=17 pid=7
 rank 0/1 end steps=5 params=abababababab
@@ -55,6 +57,15 @@ def test_a_verified_job(place):
     assert done.stdout.startswith("Job 17\n\npassed      job         COMPLETED 0:0, 1 node (node1)")
     assert done.stdout.endswith("8 passed: every check passed (status 0)\n")
     assert "--jobs=17" in (place / "sacct.asked").read_text()
+
+
+def test_a_failed_job_leads_to_its_diagnosis(place):
+    """A job that failed is judged by this command, and explained by another one, which it names."""
+    (place / "sacct.out").write_text(f"{HEADER}\n{ROWS.replace('COMPLETED|0:0', 'FAILED|1:0')}")
+    done = run("17")
+
+    assert done.returncode == Cause.FAILED
+    assert done.stderr == "srunbook verify: to find out why: srunbook explain 17\n"
 
 
 def test_json(place):
@@ -155,8 +166,8 @@ def test_a_running_job_gets_no_summary(place):
     """While the job runs, nothing is written."""
     folder = place / "results" / "ddp_cpu_17"
     folder.mkdir(parents=True)
-    (place / "sacct.out").write_text(f"{HEADER}\n17|17|RUNNING|0:0|1||00:00:09|node1\n")
-    (place / "squeue.out").write_text("RUNNING\n")
+    (place / "sacct.out").write_text(f"{HEADER}\n{RUNNING}")
+    (place / "squeue.out").write_text("17 RUNNING\n")
     done = run("17")
 
     assert done.returncode == Cause.RUNNING
@@ -175,7 +186,7 @@ def test_a_folder_that_cannot_be_written(place):
 
 def test_accounting_that_lags_is_asked_again(place):
     """A job that has left the queue and runs in accounting is asked for again, until accounting has seen its end."""
-    (place / "sacct.out").write_text(f"{HEADER}\n17|17|RUNNING|0:0|1||00:00:09|node1\n")
+    (place / "sacct.out").write_text(f"{HEADER}\n{RUNNING}")
     later = f'#!/bin/sh\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
     (place / "bin" / "squeue").write_text(later)
 

@@ -10,8 +10,8 @@ import pytest
 from support.left_behind import COMPLETED, Left, end, epoch_line, expect, lay_out, start
 
 from srunbook.ranklog import RankLineError, parse_rank_lines
-from srunbook.slurm import SlurmParseError, parse_sacct
-from srunbook.verify import Cause, Outcome, TargetError, _sacct, ask_sacct, collect, judge, parse_log
+from srunbook.slurm import SlurmParseError, _running, parse_sacct
+from srunbook.verify import Cause, Outcome, TargetError, ask_sacct, collect, judge, parse_log
 
 TWO = [start(0), start(1), end(0), end(1)]
 
@@ -122,7 +122,7 @@ def test_an_answer_that_cannot_be_read(left, monkeypatch):
     """What sacct said of the job may have been that it failed, so a summary does not take its place."""
     (left.results / "sacct_summary.txt").write_text(f"{left.header}\n{COMPLETED}")
     said = subprocess.CompletedProcess([], 0, f"{left.header}\n17|FAIL", "")
-    monkeypatch.setattr(_sacct, "_run", lambda command: said)
+    monkeypatch.setattr(_running, "run_here", lambda command: said)
 
     doubts = [
         check.name

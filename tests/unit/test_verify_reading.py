@@ -128,6 +128,7 @@ def test_folders_without_a_name(place, monkeypatch, target):
 def test_a_failed_job_in_the_current_folder(place, monkeypatch):
     """What to do next names the error file beside the folder, also where that is given as a dot."""
     (place / "sacct.out").write_text(f"{HEADER}\n{COMPLETED}".replace("COMPLETED|0:0", "FAILED|1:0"))
+    (place / "results" / "ddp_cpu_17.err").write_text("error\n")
     monkeypatch.chdir(place / "results" / "ddp_cpu_17")
     done = run(".")
 
@@ -203,7 +204,7 @@ LINES = {
 MEASURE = """\
 import resource, sys
 from srunbook import verify
-from srunbook.verify import Accounting
+from srunbook.slurm import Accounting
 
 begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 report = verify.judge(verify.collect(sys.argv[1], ask=lambda job: Accounting(problem="none")))

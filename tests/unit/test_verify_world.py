@@ -8,7 +8,8 @@ import pytest
 from support.left_behind import COMPLETED, Left, end, expect, lay_out, start
 
 from srunbook import verify
-from srunbook.verify import Accounting, Cause, Outcome
+from srunbook.slurm import Accounting
+from srunbook.verify import Cause, Outcome
 
 JOB = "17|COMPLETED|0:0|2||00:01:30|node[1-2]\n"
 

@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CORE = ("slurm", "ranklog", "measurements", "simulate", "sites", "generate", "verify", "cluster", "cli")
+CORE = ("slurm", "ranklog", "measurements", "simulate", "sites", "script", "generate", "adapt", "verify")
+CORE += ("cluster", "cli")
 """Rooms that need no extra."""
 
 ROOMS = {"checkpoint": ("checkpoint",), "jax": ("distributed", "svgd", "phase_type"), "torch": ("checkpoint",)}

@@ -28,6 +28,8 @@ LAST_STEP = 14
 """Steps that these settings make."""
 
 SAVE_EVERY = 3
+TESTS = "/opt/srunbook/tests"
+INJECTION = f"{TESTS}/cluster/faults/injection"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,7 +66,7 @@ def submit(slurm, until) -> Submit:
         asked = [f"--nodes={number}", "--gpus-per-node=1", "--cpus-per-task=1", *options]
         if not isinstance(nodes, int):
             asked.append(f"--nodelist={','.join(nodes)}")
-        environ = [f"SRUNBOOK_FAULTS={faults}", "PYTHONPATH=/opt/srunbook/tests/cluster/faults/injection"]
+        environ = [f"SRUNBOOK_FAULTS={faults}", f"PYTHONPATH={INJECTION}:{TESTS}"]
         environ += ["SRUNBOOK_BATCHES=1"] if batches else []
         save = [f"--save-every={SAVE_EVERY}"] if path.stem == "run_requeue" else []
         command = ["env", *environ, "sbatch", "--parsable", *asked, path.name, *SETTINGS, *save, *arguments]

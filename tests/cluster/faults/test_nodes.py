@@ -61,7 +61,7 @@ def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, un
         )
 
         assert job.state == "COMPLETED"
-        assert trial.shown()["Restarts"] == "1"
+        assert trial.restarts() == "1"
         assert "NODE_FAIL" in trial.account()
         assert trial.resumed() == [6]
         assert trial.parameters() == expected[name]

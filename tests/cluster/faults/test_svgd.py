@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,15 @@ def test_sigterm_saves_one_step_and_resumes_equal(submitted: Any, slurm: State, 
     jobs = submitted("small_scale.sbatch")
     program = ("--every=5", "--loci=10")
     job = jobs.job(*program, "--steps=1000000", "--checkpoint-dir=saved")
-    until(jobs.has_said(job, "step 10 of"), 120)
+    until(jobs.has_said(job, "step 10 of"), 300)
     at = time.time()
     jobs.as_user("scancel", "--signal=TERM", job)
-    stopped = jobs.ended(job, 120)
+    stopped = jobs.ended(job, 300)
     over = time.time() - at
 
     assert stopped.exit_status == EXIT_STOPPED, stopped.output
     (step,) = {end.steps for end in ends(stopped)}
-    assert len(ends(stopped)) == 2
+    assert 1 <= len(ends(stopped)) <= 2, stopped.output  # what is on its way when srun kills a step may be lost
     assert len({end.params for end in ends(stopped)}) == 1
     saved = Checkpoints(jobs.folder / "saved").steps()[-1]
     assert saved == step
@@ -85,7 +86,7 @@ def test_sigterm_saves_one_step_and_resumes_equal(submitted: Any, slurm: State, 
     numbers = [
         jobs.job(*program, f"--steps={step + 40}", f"--checkpoint-dir={name}", f"--output={name}.npz") for name in names
     ]
-    resumed, whole = [jobs.ended(number, 120) for number in numbers]
+    resumed, whole = [jobs.ended(number, 300) for number in numbers]
 
     assert (resumed.state, whole.state) == ("COMPLETED", "COMPLETED"), resumed.output + whole.output
     assert f"went on after step {step}" in resumed.output
@@ -101,17 +102,19 @@ def test_usr1_runs_the_job_again(submitted: Any, until: Any, outcomes: Any) -> N
     jobs = submitted("slurm_multinode_advanced.sbatch")
     program = ("--every=20", "--steps=1500", "--loci=10", "--particles=32")
     job = jobs.job(*program, options=("--nodes=2", "--cpus-per-task=2"))
-    until(jobs.has_said(job, "step 20 of"), 120)
+    until(jobs.has_said(job, "step 20 of"), 300)
     at = time.time()
     jobs.as_user("scancel", "--signal=USR1", job)
-    until(jobs.has_said(job, "stopped after step"), 120)
+    until(jobs.has_said(job, "stopped after step"), 300)
     over = time.time() - at
     ended = jobs.ended(job, 400)
     starts = jobs.as_user("sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={job}", "--format=State")
 
     assert ended.state == "COMPLETED", ended.output
     assert starts.split() == ["REQUEUED", "COMPLETED"]
-    first, last = ends(ended)[:2], ends(ended)[2:]
+    before, _, after = ended.output.partition("goes on after step")  # what the second run says first
+    first, last = (ends(replace(ended, output=text)) for text in (before, after))
+    assert 1 <= len(first) <= 2, ended.output  # a line that is on its way when Slurm kills the step may be lost
     (step,) = {end.steps for end in first}
     resumed = int(re.findall(r"went on after step (\d+)", ended.output)[0])
     assert f"stopped after step {step}, which is saved" in ended.output

@@ -36,7 +36,9 @@ def epoch_lines(job: Job) -> dict[int, int]:
 def compared(job: Job) -> tuple[Table, list[int]]:
     """Return the table, and the places of the columns that the log shows, too."""
     need(job.printed and epoch_lines(job))
-    return table(job), [place for place, name in enumerate(job.columns) if name in job.printed]
+    head, *rest = table(job)
+    need(head not in rest)  # else the file is there twice, and the second header has no numbers
+    return [head, *rest], [place for place, name in enumerate(job.columns) if name in job.printed]
 
 
 def printed_epoch(job: Job, chance: random.Random) -> tuple[str, int, bytes]:

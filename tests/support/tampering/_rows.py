@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from support.finished_jobs import Job, Row, row
+from support.finished_jobs import SUMMARY, Job, Row, row
 from support.tampering._kinds import kind, need
 
 ENDINGS = {
@@ -51,6 +51,7 @@ def job_row_removed(job: Job, chance: random.Random) -> None:
 
 @kind("rows", "Slurm does not know the job.")
 def all_rows_removed(job: Job, chance: random.Random) -> None:
+    need(job.source != "sacct" or f"{job.results}/{SUMMARY}" not in job.files)  # else that says how the job ended
     job.rows.clear()
 
 

@@ -132,7 +132,7 @@ def rows_in_the_name_of_the_job(job: Job, chance: random.Random) -> None:
 
 @kind("text", "The answer breaks off within a row, and nobody knows what came after it.")
 def row_cut(job: Job, chance: random.Random) -> None:
-    need(job.rows)
+    need(job.rows and len(job.answers) == 1)  # of a job with two numbers, the answer to the other one is whole
     share = chance.random()
 
     def cut(text: str) -> str:

@@ -18,8 +18,6 @@ Every fault is on record in `events.jsonl` before it happens, with the time. So 
 from __future__ import annotations
 
 import hashlib
-import importlib.abc
-import importlib.util
 import json
 import os
 import select
@@ -30,6 +28,8 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.after_import import AfterImport
 
 
 def note(event, **details):
@@ -171,28 +171,6 @@ class Steps:
         """Reach the phase step."""
         self.made += 1
         self.at("step", self.made)
-
-
-class AfterImport(importlib.abc.MetaPathFinder):
-    """Call a function with a module when that has been imported."""
-
-    def __init__(self, functions):
-        self.functions = functions
-
-    def find_spec(self, name, path, target=None):
-        """Find the module as always, and wrap its loader."""
-        function = self.functions.pop(name, None)
-        if function is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            function(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
 
 
 def note_exception(kind, error, trace):

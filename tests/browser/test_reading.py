@@ -1,0 +1,168 @@
+"""Code, figures and plots are readable: on a wide screen, by keyboard and finger, on paper, in the dark."""
+
+from __future__ import annotations
+
+import pytest
+
+PAGES = [
+    "guides/torchrun/convert.html",
+    "guides/jax-multinode/time-limit.html",
+    "guides/svgd/speed.html",
+    "tools/generate.html",
+    "performance/index.html",
+    "troubleshooting/torch-port-in-use.html",
+]
+SHOW_ALL = ".sd-tab-content { display: block !important }"
+CUT = """() => {
+    document.querySelectorAll("details").forEach(details => details.open = true);
+    const page = document.querySelector("article").clientWidth;
+    return [...document.querySelectorAll("article pre, article .table-wrapper")]
+        .filter(box => box.scrollWidth > box.clientWidth)
+        .map(box => ({ text: box.textContent.trim().slice(0, 60), width: box.clientWidth, page,
+                       longest: Math.max(...box.textContent.split("\\n").map(line => line.length)) }));
+}"""
+
+
+def go(page, site, names):
+    """Go to one page after the other, with what tabs hide shown."""
+    for name in names:
+        assert page.goto(site + name).ok, name
+        page.add_style_tag(content=SHOW_ALL)
+        yield name
+
+
+def test_code_uses_the_room_beside_it(open_page, site, page_names, pytestconfig):
+    """In a window of 1400 pixels no line of code of up to 115 characters is cut."""
+    page = open_page("index.html", width=1400)
+    names = page_names if pytestconfig.getoption("--full") else PAGES
+    cut = [f"{name}: {box}" for name in go(page, site, names) for box in page.evaluate(CUT) if box["longest"] <= 115]
+
+    assert cut == []
+
+
+def test_prose_stays_narrow(open_page):
+    """Beside wide code, paragraphs keep a width that reads well."""
+    page = open_page("guides/torchrun/convert.html", width=1400)
+    widths = page.evaluate("[...document.querySelectorAll('article section > p')].map(p => p.clientWidth)")
+    code = page.evaluate("Math.max(...[...document.querySelectorAll('article pre')].map(pre => pre.clientWidth))")
+
+    assert max(widths) <= 46 * 16
+    assert code > 46 * 16
+
+
+TALLEST = 7000
+"""Pixels that a chapter of a guide may be high, in a window of 1400 pixels."""
+
+
+def test_chapters_are_not_too_long(open_page, site, page_names):
+    """No chapter of a guide is higher than a reader scrolls."""
+    page = open_page("index.html", width=1400)
+    heights = {}
+    for name in page_names:
+        if name.startswith("guides/"):
+            assert page.goto(site + name).ok, name
+            heights[name] = page.evaluate("document.documentElement.scrollHeight")
+
+    assert len(heights) > 40
+    assert {name: height for name, height in heights.items() if height > TALLEST} == {}
+
+
+def test_directives_are_no_comments(open_page):
+    """A line `#SBATCH` has other colours than a comment."""
+    page = open_page("guides/torchrun/several-nodes.html")
+    colours = """kind => [...document.querySelectorAll(".highlight-sbatch " + kind)]
+        .map(part => [part.textContent, getComputedStyle(part).color])"""
+    comments = page.evaluate(colours, ".c1")
+    directives = [found for found in page.evaluate(colours, ".k") if found[0] == "#SBATCH"]
+
+    assert comments
+    assert directives
+    assert not [text for text, _ in comments if text.startswith("#SBATCH")]
+    assert not {colour for _, colour in comments} & {colour for _, colour in directives}
+
+
+def test_copy_button_has_focus_in_sight(open_page):
+    """A copy button that the keyboard reaches can be seen."""
+    page = open_page("guides/torchrun/several-nodes.html")
+    button = page.locator("article button.copybtn").first
+    page.keyboard.press("Tab")
+    button.focus()
+    page.wait_for_function("getComputedStyle(document.activeElement).opacity === '1'")
+
+    assert button.evaluate("button => button.matches(':focus-visible')")
+
+
+def test_copy_button_for_fingers(browser, site):
+    """On a screen that is touched, copy buttons can be seen without a touch."""
+    context = browser.new_context(viewport={"width": 360, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(site + "guides/torchrun/several-nodes.html")
+    seen = page.evaluate(
+        "[...document.querySelectorAll('article button.copybtn')].map(button => getComputedStyle(button).opacity)"
+    )
+    context.close()
+
+    assert seen
+    assert set(seen) == {"1"}
+
+
+@pytest.mark.parametrize("name", ["guides/torchrun/convert.html", "guides/svgd/speed.html"])
+def test_print(open_page, name):
+    """On paper no code and no table is cut, and what one click opens is open."""
+    page = open_page(name, width=700)
+    page.emulate_media(media="print")
+    cut = page.evaluate(
+        """[...document.querySelectorAll("article pre, article .table-wrapper")]
+            .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.textContent.trim().slice(0, 60))"""
+    )
+    closed = page.evaluate(
+        """[...document.querySelectorAll("article details")].filter(details =>
+            [...details.children].slice(1).every(child => !child.getBoundingClientRect().height)).length"""
+    )
+
+    assert page.locator("article details").count() > 0
+    assert cut == []
+    assert closed == 0
+
+
+def test_figures_are_to_the_right(open_page):
+    """The figures of a table are aligned to the right, with ranges behind a click."""
+    page = open_page("guides/svgd/speed.html")
+    cell = page.locator("table.measured td.figure-cell").first
+
+    assert cell.evaluate("cell => getComputedStyle(cell.querySelector('p')).textAlign") == "right"
+    details = page.locator("details.measured-details").first
+    details.locator("summary").click()
+    assert details.locator(".measured-source").is_visible()
+
+
+def test_section_on_scaling_opens_with_a_plot(open_page):
+    """The first screen of the section about scaling shows its plot."""
+    page = open_page("performance/index.html")
+    plot = page.locator("article img.measured-plot.only-light")
+
+    assert plot.bounding_box()["y"] < 400
+
+
+def test_gallery_is_drawn_in_lines(open_page, site):
+    """A gallery page shows its own plots, as SVG, and turns them for a dark theme; the downloads can be seen."""
+    shown = set()
+    page = open_page("index.html", scheme="dark")
+    for name in ("gloo_ddp", "jax_multinode", "lightning", "torchrun"):
+        page.goto(f"{site}gallery/{name}/plot_ladder.html")
+        plot = page.locator("article img.sphx-glr-single-img").first
+        shown.add(page.request.get(plot.evaluate("plot => plot.src")).body())
+        assert plot.get_attribute("src").endswith(".svg")
+        assert "invert" in plot.evaluate("plot => getComputedStyle(plot).filter")
+        assert page.locator(".sphx-glr-download-zip a").is_visible()
+
+    assert len(shown) == 4
+
+
+def test_index_of_failures_has_a_line_for_each(open_page):
+    """On a wide screen an entry takes one line, so that a hundred can be looked through."""
+    page = open_page("troubleshooting/index.html", width=1400)
+    heights = page.evaluate("[...document.querySelectorAll('.failure-index > li')].map(item => item.offsetHeight)")
+
+    assert len(heights) > 40
+    assert max(heights) < 40

@@ -1,0 +1,81 @@
+"""The link to the zip of a guide: the zip of the build, or one whose job scripts fit the reader's cluster."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from srunbook import adapt, generate
+
+ROOT = Path(__file__).resolve().parents[2]
+ZIPS = ROOT / "build" / "site" / "zips"
+PAGE = "guides/gloo-ddp/index.html"
+CONFIG = {"partition": "batch", "account": None, "cpus_per_node": 64, "virtual_environment": "~/my-env"}
+"""What the reader has said of the cluster."""
+
+SAID = "The job scripts in it are fitted to your cluster."
+
+
+def entries(path):
+    """Return the bytes and the mode of each file in a zip."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return {entry.filename: (archive.read(entry), entry.external_attr >> 16) for entry in archive.infolist()}
+
+
+def click(page):
+    """Click the link; return the download."""
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Everything of this guide in one zip").click()
+    return waiting.value
+
+
+@pytest.fixture
+def fitted_page(open_page):
+    """Open a guide as somebody whose cluster is known."""
+    page = open_page(PAGE)
+    page.evaluate("text => localStorage.setItem('srunbook.cluster', text)", json.dumps(CONFIG))
+    page.reload()
+    page.get_by_text(SAID).wait_for()
+    return page
+
+
+def test_without_a_cluster(open_page):
+    """The link is an ordinary one, and nothing is loaded that packs zips."""
+    page = open_page(PAGE)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    download = click(page)
+
+    assert download.suggested_filename == "gloo-ddp.zip"
+    assert download.path().read_bytes() == (ZIPS / "gloo-ddp.zip").read_bytes()
+    assert not [url for url in asked if "fflate" in url or "zip-fitted" in url]
+    assert not page.get_by_text(SAID).count()
+
+
+def test_with_a_cluster(fitted_page):
+    """Each job script is what `srunbook adapt` makes of it; programs and helpers are those of the build."""
+    download = click(fitted_page)
+    before, after = entries(ZIPS / "gloo-ddp.zip"), entries(download.path())
+    site = adapt.site(generate.Layer("my cluster", CONFIG))
+    scripts = {path.name: path.read_bytes() for path in (ROOT / "slurm" / "gloo_ddp").glob("*.sbatch")}
+    expected = {f"gloo-ddp/{name}": adapt.adapt(text, site).data for name, text in scripts.items()}
+    changed = {name for name in before if before[name] != after[name]}
+
+    assert download.suggested_filename == "gloo-ddp.zip"
+    assert {name: content for name, (content, _) in after.items() if name.endswith(".sbatch")} == expected
+    assert changed == {*expected, "gloo-ddp/README.md"}
+    assert [mode for _, mode in after.values()] == [mode for _, mode in before.values()]
+    assert b"fitted to your cluster" in after["gloo-ddp/README.md"][0]
+
+
+def test_where_it_cannot_be_fitted(fitted_page):
+    """Without the data of the rules, the reader gets the zip of the build, and is told so."""
+    fitted_page.route("**/_static/adapt/**", lambda route: route.abort())
+    download = click(fitted_page)
+
+    assert download.path().read_bytes() == (ZIPS / "gloo-ddp.zip").read_bytes()
+    assert "the zip with the original scripts" in fitted_page.get_by_role("status").inner_text()

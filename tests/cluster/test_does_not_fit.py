@@ -1,0 +1,105 @@
+"""The guide *When it does not fit* on a real Slurm: its scripts start every program, on several nodes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from recording_files import read_recording, recording_path
+from support.published import stage, submit
+
+from srunbook.cluster import State, capture
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "slurm" / "does_not_fit"
+ONE = ROOT / "examples" / "does_not_fit" / "ddp.py"
+
+EXACT = 1e-4
+"""Largest relative difference of a loss to that of DDP in float32."""
+
+MIXED = 0.02
+"""The same in 16 bits."""
+
+FULL = pytest.mark.full
+TWO = ("--nodes=2", "--gpus-per-node=1", "--ntasks-per-node=1")
+CASES = [
+    # stem of the script, program, options of sbatch, nodes, ranks, tolerance
+    pytest.param("fsdp", "hsdp.py", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("fsdp", "tensor_parallel.py", ("--nodes=1",), 1, 2, EXACT, marks=FULL),
+    pytest.param("fsdp", "fsdp_tp.py", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("fsdp", "context_parallel.py", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("fsdp", "less_memory.py", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("fsdp", "pipeline.py", ("--gpus-per-node=1",), 4, 4, EXACT),
+    pytest.param("accelerate", "accelerate_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT),
+    pytest.param("accelerate", "accelerate_fsdp.py", (), 4, 8, EXACT, marks=FULL),
+    pytest.param("accelerate", "trainer_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT, marks=FULL),
+    pytest.param("lightning", "lightning_fsdp_tp.py", TWO, 2, 2, MIXED),
+    pytest.param("lightning", "lightning_fsdp_tp.py", (), 4, 8, MIXED, marks=FULL),
+]
+
+
+def losses(lines: list[str]) -> list[float]:
+    """Return the losses that a program printed."""
+    return [float(found[1]) for line in lines if (found := re.search(r"step \d+: loss ([\d.]+)$", line))]
+
+
+@pytest.mark.parametrize(("stem", "program", "options", "nodes", "size", "tolerance"), CASES)
+def test_program_runs_by_its_script(
+    slurm: State, stem: str, program: str, options: tuple[str, ...], nodes: int, size: int, tolerance: float
+) -> None:
+    """A program completes on its nodes, neighbours on one of them, with the losses of DDP."""
+    job = submit(slurm, SCRIPTS / f"{stem}.sbatch", [program], options=list(options), timeout=400)
+    starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
+    hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
+
+    assert job.state == "COMPLETED", job.output
+    assert sorted((start.rank, start.world_size) for start in starts) == [(rank, size) for rank in range(size)]
+    assert len(set(hosts)) == nodes
+    assert [hosts[rank - rank % (size // nodes)] for rank in range(size)] == hosts
+    assert losses(job.output.splitlines()) == pytest.approx(
+        losses(list(read_recording(recording_path(ONE)).output)), rel=tolerance
+    )
+
+
+@pytest.mark.full
+def test_saved_training_continues_on_fewer_nodes(slurm: State) -> None:
+    """The script starts the program that saves; a second job of half as many nodes resumes where the first was."""
+    script = SCRIPTS / "fsdp.sbatch"
+    folder = stage(slurm, script)
+    whole = submit(slurm, script, ["resume.py"], folder=folder, timeout=400)
+    kept = capture(slurm, ["rm", "-r", "checkpoints/000040"], folder=folder)
+    rest = submit(slurm, script, ["resume.py"], folder=folder, options=["--nodes=2"], timeout=400)
+    expected = losses(list(read_recording(recording_path(ONE)).output))
+
+    assert (whole.state, kept.returncode, rest.state) == ("COMPLETED", 0, "COMPLETED"), whole.output + rest.output
+    assert whole.output.count("/8 start") == 8
+    assert rest.output.count("/4 start") == 4
+    assert rest.output.count("resumed after step 30") == 1
+    assert losses(whole.output.splitlines()) == pytest.approx(expected, rel=MIXED)
+    assert losses(rest.output.splitlines()) == pytest.approx(expected[-1:], rel=MIXED)
+
+
+def placed(page: str) -> tuple[list[str], list[str]]:
+    """Return the options of sbatch and the arguments of the program with which a page keeps an axis within a node."""
+    text = (ROOT / "docs" / "guides" / "does-not-fit" / f"{page}.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    (command,) = re.findall(r"^\$ sbatch (--.*--mesh .*)$", text, re.MULTILINE)
+    options, _, arguments = command.partition(" sharded_jax.sbatch ")
+    return options.split(), arguments.split()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", ["jax", "jax-checkpoints"])
+def test_jax_program_takes_a_mesh(slurm: State, page: str) -> None:
+    """With the command of the page, devices along the last axis share a node, and the losses stay the same."""
+    options, arguments = placed(page)
+    job = submit(slurm, SCRIPTS / "sharded_jax.sbatch", arguments, options=options, timeout=400)
+    starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
+    hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
+    recording = read_recording(recording_path(ROOT / "examples" / "does_not_fit" / "sharded_jax.py"))
+
+    assert job.state == "COMPLETED", job.output
+    assert sorted(start.rank for start in starts) == [0, 1, 2, 3]
+    assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
+    assert losses(job.output.splitlines()) == pytest.approx(losses(list(recording.output)), rel=EXACT)

@@ -1,0 +1,210 @@
+"""`srunbook explain` on real jobs: it finds their logs by number, and what accounting and scontrol say.
+
+All jobs are submitted at once and end beside each other; each test waits for its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from srunbook import cluster
+from srunbook.cluster import State
+from srunbook.explain import Status
+from srunbook.slurm import ask_accounting
+
+COMMAND = ["env", "PYTHONPATH=/opt/srunbook/src", f"/home/{cluster.USER}/torch-env/bin/srunbook", "explain"]
+"""The command of this checkout, which the cluster was started from."""
+
+ON_ONE = """if [ $SLURM_PROCID = 0 ]; then echo waits; exec sleep 600; fi
+python3 -c "import torch" && exit
+until grep -q "^0: waits" $LOG && grep -q "^1: ModuleNotFoundError" $LOG; do sleep 0.1; done; exit 1"""
+"""Rank 1 fails. Slurm may lose what is on its way when it kills a step, so the rank waits until its line is written."""
+
+GREEDY = "python3 -c 'print(len(bytearray(300 * 2**20)))'"
+OFF = "sed 's|/slurmdbd|/none|; /^AccountingStorage[EHT][^y]/d' /etc/slurm/slurm.conf >slurm.conf"
+"""Writes the configuration of a site that keeps no accounts, as far as commands of users see."""
+
+JOBS = {
+    "timeout": ("--time=1", "srun bash -c 'echo runs; exec sleep 600'"),
+    "one-node": (
+        "-N2 --job-name=train --output=%x-%j.log",
+        f"LOG=train-$SLURM_JOB_ID.log srun --label --kill-on-bad-exit=1 bash -c '{ON_ONE}'",
+    ),
+    "memory": ("--mem=100M", f"srun {GREEDY}"),
+    "array": (
+        "--array=1-3 --output=%x-%A.%a.log --error=%A_%a.err",
+        "date; srun test $SLURM_ARRAY_TASK_ID != 2 || no-such",
+    ),
+    "tasks": ("-N2", "mkdir -p logs; srun --output=logs/%j_%t.out bash -c 'echo $SLURM_PROCID; exec no-such'"),
+    "deleted": ("", "echo lost; exit 3"),
+    "good": ("", "srun echo done"),
+}
+"""Options of sbatch, and the command of the job."""
+
+
+@dataclass
+class Jobs:
+    """Jobs on the cluster, by what becomes of them.
+
+    Args:
+        state: The cluster.
+        folder: Where they were submitted.
+        numbers: Their numbers.
+        until: Polls.
+    """
+
+    state: State
+    folder: str
+    numbers: dict[str, str]
+    until: Callable[[Callable[[], object], float], object]
+
+    def ended(self, name: str) -> str:
+        """Wait for the end of a job; return its number."""
+        number = self.numbers[name]
+        self.until(
+            lambda: ask_accounting(number, lambda command: cluster.capture(self.state, command)).final,
+            120,
+        )
+        return number
+
+    def explain(self, *arguments: str, variables: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run the command as the user, on the login node."""
+        return cluster.capture(
+            self.state, [COMMAND[0], *variables, *COMMAND[1:], *arguments], folder=self.folder, timeout=120
+        )
+
+
+def submit(state: State, folder: str, options: str, command: str, user: str = cluster.USER) -> str:
+    """Submit a job and return its number."""
+    argv = ["sbatch", "--parsable", *options.split(), f"--wrap={command}"]
+    done = cluster.capture(state, argv, folder=folder, user=user, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], tmp_path_factory) -> Iterator[Jobs]:
+    """Submit all jobs; end the time of the one that waits for that."""
+    script = tmp_path_factory.mktemp("explain") / "explain.sbatch"
+    script.touch()
+    folder = cluster.stage(slurm, script)
+    numbers = {name: submit(slurm, folder, *given) for name, given in JOBS.items()}
+    theirs = f"/home/{cluster.SECOND_USER}"
+    numbers["theirs"] = submit(slurm, theirs, "", "srun no-such", user=cluster.SECOND_USER)
+    log = slurm.folder / folder.lstrip("/") / f"slurm-{numbers['timeout']}.out"
+    # A job whose time is over before it has made its step fails: the step is refused.
+    until(lambda: log.exists() and "runs" in log.read_text(encoding="utf-8"), 60)
+    cluster.capture(slurm, ["scontrol", "update", f"JobId={numbers['timeout']}", "EndTime=now"], user=None)
+    yield Jobs(slurm, folder, numbers, until)
+    cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
+
+
+def test_one_of_two_nodes(jobs):
+    """The rank and the node of the program that failed are named, and its line is quoted."""
+    done = jobs.explain("--json", jobs.ended("one-node"))
+    report = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (Status[report["status"].upper()], "")
+    assert report["state"].startswith("FAILED ")
+    assert (report["cause"]["rank"], report["cause"]["host"][:4]) == (1, "node")
+    assert report["cause"]["line"] == "ModuleNotFoundError: No module named 'torch'"
+    assert report["logs"][0]["name"].endswith(f"/train-{jobs.numbers['one-node']}.log")
+
+
+def test_element_of_an_array(jobs):
+    """Of an array, the element that failed is named, whether or not its number was given; the others are well."""
+    number = jobs.ended("array")
+    whole, alone, other = (jobs.explain(one) for one in (number, f"{number}_2", f"{number}_1"))
+
+    assert whole.stdout.startswith(f"Job {number}: {number}_2 FAILED 127:0\n"), whole.stdout
+    assert alone.stdout.startswith(f"Job {number}_2: FAILED 127:0\n"), alone.stdout
+    assert "no-such: not found" in whole.stdout
+    assert f"{number}_2.err, line " in whole.stdout
+    assert whole.stderr == alone.stderr == ""
+    assert other.returncode == Status.NOTHING_FAILED, other.stdout
+
+
+def test_logs_of_each_task(jobs):
+    """A file for each task, which the job itself does not name, is found through its step."""
+    number = jobs.ended("tasks")
+    report = json.loads(jobs.explain("--json", number).stdout)
+    names = [log["name"].rpartition("/logs/")[2] for log in report["logs"]]
+
+    assert {f"{number}_0.out", f"{number}_1.out"} <= {*names}
+    assert report["cause"]["line"].endswith("no-such: not found")
+
+
+def test_log_that_was_deleted(jobs):
+    """Where the log is gone, the command says where it was, and how the job ended."""
+    number = jobs.ended("deleted")
+    cluster.capture(jobs.state, ["rm", f"slurm-{number}.out"], folder=jobs.folder)
+    done = jobs.explain(number)
+
+    assert done.returncode == Status.BAD_INPUT
+    assert f"no log of job {number} was found; Slurm names {jobs.folder}/slurm-{number}.out: give its" in done.stderr
+    assert done.stdout.startswith(f"Job {number}: FAILED 3:0\nNo log was read.\n")
+
+
+def test_job_that_is_not_mine(jobs):
+    """The log of somebody else's job is closed, and the command says who can read it."""
+    number = jobs.ended("theirs")
+    done = jobs.explain(number)
+
+    assert done.returncode == Status.BAD_INPUT
+    assert f"slurm-{number}.out: Permission denied: whoever submitted job {number} can run" in done.stderr
+    assert f"Job {number}: FAILED " in done.stdout
+
+
+def test_job_that_does_not_exist(jobs):
+    """A number that no job has is said to be unknown."""
+    done = jobs.explain("999999")
+
+    assert (done.returncode, done.stdout) == (Status.BAD_INPUT, "")
+    assert done.stderr.startswith("srunbook explain: Slurm knows no job 999999: ")
+
+
+def test_accounting_that_is_switched_off(jobs):
+    """Without accounting, scontrol still knows the log, and squeue the state; the status tells what is missing."""
+    number = jobs.ended("one-node")
+    cluster.capture(jobs.state, ["bash", "-c", OFF], folder=jobs.folder)
+    done = jobs.explain(number, variables=(f"SLURM_CONF={jobs.folder}/slurm.conf",))
+
+    assert done.returncode == Status.BAD_INPUT
+    assert done.stderr == (
+        f"srunbook explain: accounting says nothing of job {number}: Slurm accounting storage is disabled\n"
+    )
+    assert done.stdout.startswith(f"Job {number}: FAILED\n"), done.stdout
+    assert "No module named 'torch'" in done.stdout
+
+
+def test_good_job(jobs):
+    """Of a job without a failure, the command names the one that judges it."""
+    number = jobs.ended("good")
+    done = jobs.explain(number)
+
+    assert (done.returncode, done.stderr) == (Status.NOTHING_FAILED, "")
+    assert f"srunbook verify {number}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "states", "slug"),
+    [
+        ("memory", ("FAILED 1:0", "OUT_OF_MEMORY 0:125"), "out-of-memory"),
+        ("timeout", ("TIMEOUT 0:0",), "slurm-time-limit"),
+    ],
+)
+def test_ended_by_slurm(jobs, name, states, slug):
+    """A job out of memory and one out of time lead to their entries."""
+    if name == "memory":
+        assert jobs.state.plugins["constrain"], "this machine has no cgroup version 1: no memory limits"
+    done = jobs.explain("--json", jobs.ended(name))
+    report = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (Status.EXPLAINED, "")
+    assert report["state"] in states
+    assert report["cause"]["entry"].endswith(slug)

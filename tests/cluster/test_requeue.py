@@ -1,0 +1,141 @@
+"""The first job scripts for the time limit, unmodified: what one start or one job leaves, the next continues.
+
+A site may wait minutes before it starts a requeued job, so these tests run with `--full`; tests/simulation has the
+short form. `pytest tests/cluster/test_requeue.py --full --record` writes what the jobs printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording_files import read_recording, recording_path
+from support.comparing import Mask, compare
+from support.proof import MASKS, Proof
+from support.published import stage
+
+from srunbook import cluster
+from srunbook.cluster import FinishedJob, State
+
+ROOT = Path(__file__).resolve().parents[2]
+
+COLUMNS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
+
+SPOKEN = re.compile(r"rank \d+/|each step|warning: |epoch \d+: |step \d+: |stopped |resumed ")
+"""Lines of the programs themselves; what torchrun, gloo and Slurm say about the signal depends on the moment."""
+
+MOMENT = (
+    Mask(r"^\d+: ", "<task>: ", "torchrun numbers its nodes in the order of their arrival"),
+    Mask(r"(stopped|resumed) ((in|before) epoch|after step) \d+( after batch \d+)?", r"\1", "the signal came later"),
+    Mask(r"step \d+: loss [\d.]+", "step <n>: loss", "the step at which it stopped has its loss printed as well"),
+    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+)
+"""What may vary besides between two jobs that were stopped."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job script, and when to stop its job.
+
+    Args:
+        guide: Its folder below slurm/.
+        begun: A line of the log after which the signal is sent.
+        place: What the job says of the place where it stopped, and where it resumed.
+        last: The last line of a training that is complete.
+    """
+
+    guide: str
+    begun: str
+    place: str
+    last: str
+
+    @property
+    def script(self) -> Path:
+        """Return the script."""
+        return ROOT / "slurm" / self.guide / "requeue.sbatch"
+
+
+CASES = (
+    Case("torchrun", "epoch 0: loss", r"in epoch \d after batch \d+", "epoch 4: loss"),
+    Case("does_not_fit", "step 10: loss", r"after step \d+", "step 40: loss"),
+    Case("jax_multinode", "step 20: loss", r"after step \d+", "step 100: loss"),
+    Case("lightning", "epoch 0: loss", r"before epoch \d", "epoch 4: loss"),
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.guide)
+def test_stopped_job_continues_as_published(
+    case: Case, slurm: State, proof: Proof, as_user: Callable[..., str], until: Any, request: pytest.FixtureRequest
+) -> None:
+    """SIGUSR1 ends the first start after a save; the second adds to the same log, continues there, and completes."""
+    inside = stage(slurm, case.script)
+    folder = slurm.folder / inside.removeprefix("/")
+    identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {case.script.name}").strip()
+    log = folder / f"requeue-{identity}.out"
+    until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"), 240)
+    as_user("scancel", "--signal=USR1", identity)
+    job = both_starts(cluster.await_job(slurm, identity, timeout=500), as_user)
+    (stopped,) = re.findall(f"stopped ({case.place})", job.output)
+    (resumed,) = re.findall(f"resumed ({case.place})", job.output)
+    own = [row["State"] for row in job.rows if "." not in row["JobID"]]
+
+    assert own == ["REQUEUED", "COMPLETED"], job.output
+    assert stopped == resumed, job.output
+    assert job.output.count(case.last) == 1, job.output
+    assert job.output.index("stopped ") < job.output.index("resumed ") < job.output.index(case.last)
+
+    if request.config.getoption("--record"):
+        proof.record(case.script, job, home=slurm.specification.slurm == "22.05", run="stopped")
+    recording = read_recording(recording_path(case.script, "stopped"))
+    lines = [[line for line in text if SPOKEN.search(line)] for text in (recording.output, job.output.splitlines())]
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --full --record"
+    assert recording.source_sha256 == hashlib.sha256(case.script.read_bytes()).hexdigest(), again
+    difference = compare(*(sorted(set(text)) for text in lines), (*MASKS, *MOMENT), ordered=False)
+    assert not difference, f"{difference}\n{again}"
+
+
+GLOO = ROOT / "slurm" / "gloo_ddp" / "ddp_cpu.sbatch"
+
+
+def test_next_job_continues_as_published(
+    slurm: State, proof: Proof, as_user: Callable[..., str], request: pytest.FixtureRequest
+) -> None:
+    """A job that waits for the one before it resumes after its last epoch, and completes with the other losses."""
+    inside = stage(slurm, GLOO)
+    program = slurm.folder / inside.removeprefix("/") / "resume.py"
+    published = program.read_text(encoding="utf-8")
+    assert published.count("EPOCHS = 5\n") == 1
+    program.write_text(published.replace("EPOCHS = 5\n", "EPOCHS = 3\n"), encoding="utf-8")
+    command = ["--dependency=singleton", GLOO.name, "resume.py"]
+    submit = ("bash", "-c", f"cd {inside} && sbatch --parsable {' '.join(command)}")
+    first = cluster.await_job(slurm, as_user(*submit).strip(), timeout=200)
+    program.write_text(published, encoding="utf-8")
+    job = cluster.await_job(slurm, as_user(*submit).strip(), timeout=200)
+
+    assert (first.state, job.state) == ("COMPLETED", "COMPLETED"), first.output + job.output
+    assert "resumed" not in first.output
+    assert job.output.count("resumed before epoch 3\n") == 1
+    assert re.findall(r"epoch (\d): loss", first.output + job.output) == ["0", "1", "2", "3", "4"]
+
+    home = slurm.specification.slurm == "22.05"
+    if request.config.getoption("--record"):
+        proof.record(GLOO, job, command[2:], home=home, run="resumed")
+    recording = read_recording(recording_path(GLOO, "resumed"))
+    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
+    assert recording.source_sha256 == hashlib.sha256(GLOO.read_bytes()).hexdigest(), again
+    lines = [[line for line in text if SPOKEN.search(line)] for text in (recording.output, job.output.splitlines())]
+    difference = compare(*lines, MASKS, ordered=False)
+    assert not difference, f"{difference}\n{again}"
+
+
+def both_starts(job: FinishedJob, as_user: Callable[..., str]) -> FinishedJob:
+    """Return a job with the rows of all its starts; accounting shows those of the last alone unless asked."""
+    asked = ["sacct", "--duplicates", "--noheader", "--parsable2", f"--jobs={job.identity}"]
+    said = as_user(*asked, f"--format={','.join(COLUMNS)}")
+    return replace(job, rows=[dict(zip(COLUMNS, row.split("|"), strict=True)) for row in said.splitlines()])

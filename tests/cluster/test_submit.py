@@ -1,0 +1,128 @@
+"""`submit` waits for all of a job, takes along what it needs, and a task has the CPUs that it asked for."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from srunbook import cluster
+from srunbook.cli._checkout import PLACE
+from srunbook.cli.cluster import command as cli
+from srunbook.verify import Cause
+
+ARRAY = """\
+#!/bin/bash
+#SBATCH --array=1-3%2
+echo element $SLURM_ARRAY_TASK_ID
+sleep $SLURM_ARRAY_TASK_ID
+[ $SLURM_ARRAY_TASK_ID != 3 ]
+"""
+
+COMPONENTS = """\
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH hetjob
+#SBATCH --nodes=1
+srun --het-group=0,1 bash -c 'echo component $SLURM_PROCID; [ $SLURM_PROCID = 0 ]'
+"""
+
+RANK = """\
+#!/bin/bash
+#SBATCH --output={pattern}
+#SBATCH --array=1-2
+start="rank 0/1 start host=node job=$SLURM_JOB_ID"
+srun bash -c "echo '$start' | sed s/node/\\$SLURMD_NODENAME/; echo 'rank 0/1 end steps=1 params=abababababab'"
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """Write a script."""
+    folder.joinpath(name).write_text(text)
+    return folder / name
+
+
+def test_an_array_ends_with_all_its_elements(slurm, tmp_path):
+    """All elements are waited for and printed, each under the name of its log; the one that failed decides."""
+    told: list[str] = []
+    job = cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), follow=told.append, timeout=90)
+    elements = [f"==> slurm-{job.identity}_{n}.out <==\nelement {n}\n" for n in (1, 2, 3)]
+
+    assert job.output == "".join(told) == "".join(elements)
+    assert (job.exit_status, job.state) == (1, "FAILED")
+    states = {row["JobID"]: row["State"] for row in job.rows if "." not in row["JobID"]}
+    assert states == {f"{job.identity}_{n}": "FAILED" if n == 3 else "COMPLETED" for n in (1, 2, 3)}
+
+
+def test_a_heterogeneous_job_ends_with_all_its_components(slurm, tmp_path):
+    """Each component has its rows, and one that failed decides."""
+    job = cluster.submit(slurm, write(tmp_path, "components.sbatch", COMPONENTS), timeout=90)
+    found = {row["JobID"]: row["State"] for row in job.rows}
+
+    assert sorted(line for line in job.output.splitlines() if "component" in line) == ["component 0", "component 1"]
+    assert job.exit_status == 1
+    assert found[f"{job.identity}+0.0"] == "COMPLETED"
+    assert found[f"{job.identity}+1.0"] == "FAILED"
+    assert {row["Partition"] for row in job.rows if "." not in row["JobID"]} == {"batch"}
+
+
+@pytest.mark.parametrize("name", ["x JobState=COMPLETED", "y\n   JobState=RUNNING"])
+def test_the_name_of_a_folder_is_no_state(slurm, as_user, name):
+    """What a user calls a folder or a job neither ends the wait nor prolongs it."""
+    as_user("mkdir", "--parents", name)
+    options = [f"--chdir={name}", "--job-name=z JobState=FAILED", "--wrap=sleep 2; echo late; exit 3"]
+    job = as_user("sbatch", "--parsable", *options).strip()
+    found = cluster.await_job(slurm, job, timeout=60)
+
+    assert (found.state, found.exit_status) == ("FAILED", 3)
+    assert "\n" in name or found.output == "late\n"
+
+
+def test_configuration_files_and_folders_come_along(slurm, tmp_path):
+    """The job finds the configuration beside its script and the folder that was asked for; a link stays a link."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "model.json").write_text('{"width": 8}\n')
+    (tmp_path / "conf" / "link").symlink_to("/etc/shadow")
+    (tmp_path / "config.yaml").write_text("rate: 0.1\n")
+    script = write(tmp_path, "needs.sbatch", "#!/bin/bash\ncat config.yaml conf/model.json\nreadlink conf/link\n")
+    name = ["--name", slurm.specification.name]
+    result = CliRunner().invoke(cli, ["submit", *name, "--with", str(tmp_path / "conf"), str(script)])
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == 'rate: 0.1\n{"width": 8}\n/etc/shadow\n'
+
+
+def test_a_task_sees_the_cpus_that_it_asked_for(slurm, as_user):
+    """A forgotten --cpus-per-task shows: such a task has one CPU, whatever the machine has."""
+    machine = len(os.sched_getaffinity(0))
+    forgotten = as_user("srun", "-N2", "--ntasks-per-node=2", "nproc").split()
+    given = as_user("srun", "-n1", "--cpus-per-task=16", "nproc").split()
+
+    assert forgotten == ["1"] * 4
+    assert given == [str(min(16, machine))]
+
+
+@pytest.mark.parametrize("pattern", ["%x-%A.%a.log", "logs/%j_%x.out", "%A_%a"])
+def test_verify_finds_logs_of_any_name(slurm, as_user, pattern, tmp_path):
+    """Logs are found through what Slurm says, and by the pattern of the script once Slurm has forgotten the job."""
+    folder = cluster.stage(slurm, write(tmp_path, "named.sbatch", RANK.format(pattern=pattern)))
+    cluster.capture(slurm, ["mkdir", "logs"], folder=folder)
+    job = cluster.submit(slurm, tmp_path / "named.sbatch", folder=folder, timeout=90).identity
+    python = ["env", f"PYTHONPATH={PLACE}/src", f"/home/{cluster.USER}/torch-env/bin/python", "-c"]
+    command = [*python, "import sys; from srunbook.cli import main; main(sys.argv[1:])", "verify"]
+    done = {target: cluster.capture(slurm, [*command, target], folder=folder) for target in (job, f"{job}_1")}
+    code = "from srunbook.slurm import _outputs as o; "
+    code += f"found = (o.ask_outputs('{job}').values(), dict(o._of_sacct('{job}', o.run_here, o.head_here)).values()); "
+    code += "print([{file.output for file in files} for files in found])"
+    said = cluster.capture(slurm, [*python, code], folder=folder)
+
+    for result in done.values():
+        assert result.returncode == Cause.NOT_PROVEN, result.stdout + result.stderr
+        assert "found no log" not in result.stdout
+    assert "1 rank in " in done[f"{job}_1"].stdout
+    known, expanded = ast.literal_eval(said.stdout.splitlines()[-1])
+    assert len(known) == 2
+    assert known == expanded

@@ -1,0 +1,87 @@
+"""The zip of each guide, unpacked in a user's home: the commands of its README run to the end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.zip_reader import Line, ZipReader, lines, unpack
+
+from srunbook import cluster
+from srunbook.cluster import State
+
+ZIPS = Path(__file__).resolve().parents[2] / "build" / "site" / "zips"
+USER = "bob"
+
+ENVIRONMENT = {"jax-multinode": "jax-env", "svgd": "jax-env"}
+"""The environment of a guide's job scripts, where that is not `torch-env`."""
+
+LEFT_OUT = {
+    r"\bnvidia-smi\b|--constraint=gpu-bw": "the nodes have no GPUs",
+    r"\bpip install\b|^curl |^apptainer build": "nothing can be fetched",
+    r"\bnc -vz\b": "the nodes have no netcat",
+    r"-m venv": "the site has made this environment already",
+    r"--nodes=8|--gpus-per-node=8|--mem=500000|large_scale|multinode_advanced": "the cluster is smaller",
+    r"singularity|module load|G4N|allreduce\.sbatch": "only the newest generation has Apptainer",
+    r"--epochs 1000": "this would train for a day",
+}
+"""Commands that cannot run here, and why."""
+
+
+def reason(line: Line) -> str | None:
+    """Say why a command is not typed here; None for one that is."""
+    if "which is not in this folder" in line.note:
+        return "the reader's own file"
+    return next((why for pattern, why in LEFT_OUT.items() if re.search(pattern, line.text)), None)
+
+
+def first_job(commands: list[Line]) -> list[Line]:
+    """Return the commands up to the first that submits a job."""
+    place = next(place for place, line in enumerate(commands) if line.text.startswith("sbatch"))
+    return commands[: place + 1]
+
+
+GUIDES = [
+    pytest.param("torchrun", True, id="torchrun-short"),
+    pytest.param("gloo-ddp", True, id="gloo-ddp-short"),
+    *(
+        pytest.param(guide, False, id=guide, marks=[pytest.mark.full, pytest.mark.timeout(3600)])
+        for guide in ("torchrun", "gloo-ddp", "lightning", "jax-multinode", "svgd", "does-not-fit")
+    ),
+]
+
+
+@pytest.mark.parametrize(("guide", "short"), GUIDES)
+def test_readme(slurm: State, tmp_path, guide, short):
+    """The commands of the README run in an unpacked folder that lies alone in a home, far from any checkout."""
+    path = ZIPS / f"{guide}.zip"
+    if not path.is_file():
+        pytest.fail(f"{path} is not there: run `python3 noxfile.py -s docs` first")
+    folder = unpack(path, tmp_path)
+    cluster.capture(slurm, ["rm", "-rf", guide], user=USER)
+    cluster.copy(slurm, str(folder), "login:", user=USER)
+    commands = lines((folder / "README.md").read_text(encoding="utf-8"))
+    reader = ZipReader(slurm, guide, ENVIRONMENT.get(guide, "torch-env"), USER)
+    for line in first_job(commands) if short else commands:
+        if why := reason(line):
+            print(f"left out, because {why}: {line.text}")
+        else:
+            reader.type(line)
+    reader.settle()
+
+    assert reader.jobs
+    assert not reader.problems, "\n\n".join(reader.problems)
+
+
+def test_a_failed_command_is_seen(slurm: State):
+    """A command with another status than the README tells, and a job that fails, are problems."""
+    reader = ZipReader(slurm, ".", "torch-env", USER)
+
+    for line in (Line("exit 3", ""), Line("false", "exit status 1."), Line("sbatch --wrap 'exit 4'", "")):
+        reader.type(line)
+    reader.settle()
+
+    assert len(reader.problems) == 2
+    assert "exit 3: status 3, not 0" in reader.problems[0]
+    assert f"job {reader.jobs[0]} ended as FAILED, not COMPLETED" in reader.problems[1]

@@ -1,0 +1,111 @@
+"""The programs of the page on checkpoints: each saves on two processes, and resumes on four with the same losses.
+
+`pytest tests/simulation/test_checkpoints_page.py --full --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import forked
+from support.comparing import Mask
+from support.reader import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "checkpoints"
+FULL = pytest.mark.full
+
+EXACT = 1e-5
+"""Largest relative difference of a loss: the same numbers, added in another order."""
+
+MASKS = (Mask(r"(loss \d\.\d{4})\d+", r"\1<n>", "processors round in different ways"),)
+
+Start = Callable[..., list[float]]
+
+
+def losses(text: str) -> list[float]:
+    """Return the losses that a program printed."""
+    return [float(loss) for loss in re.findall(r"processes, step \d+: loss ([\d.]+)$", text, re.MULTILINE)]
+
+
+@pytest.fixture(scope="module")
+def start(quick_start: None) -> Iterator[Start]:
+    """Run a program in a folder on some processes, up to a step; return the losses that it prints."""
+    with forked.forking(EXAMPLES) as process:
+
+        def run(name: str, folder: Path, processes: int, last: int) -> list[float]:
+            argv = [str(EXAMPLES / name), str(last)]
+            environ = {"TORCHELASTIC_RUN_ID": "1"}
+            ranks = forked.Forked(process, folder).run(argv, nodes=1, processes=processes, before="", environ=environ)
+            done = forked.Outcome(ranks, folder)
+            assert done.statuses == [0] * processes, done.text
+            return losses(done.text)
+
+        yield run
+
+
+@pytest.fixture(scope="module")
+def unbroken(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """Train on one process without a break: all programs for torch have the same model and data."""
+    return start("with_torch_save.py", tmp_path_factory.mktemp("unbroken"), 1, 6)
+
+
+HALF = {"with_torch_save.py": "checkpoint.tmp", "with_dcp.py": "checkpoints/9/__0_0.distcp"}
+"""What a killed save leaves behind."""
+
+
+@pytest.mark.parametrize("name", ["with_torch_save.py", "with_dcp.py", "with_lightning.py", "with_srunbook.py"])
+def test_saves_on_two_processes_and_resumes_on_four(
+    name: str, start: Start, unbroken: list[float], tmp_path: Path
+) -> None:
+    """The losses before and after the break are those of a training without one, whatever a killed save left."""
+    before = start(name, tmp_path, 2, 3)
+    if name in HALF:
+        (tmp_path / HALF[name]).parent.mkdir(exist_ok=True)
+        (tmp_path / HALF[name]).write_bytes(b"half a checkpoint")
+    after = start(name, tmp_path, 4, 6)
+
+    assert unbroken[3] != pytest.approx(unbroken[0], rel=1000 * EXACT), "a training that starts anew would not show"
+    assert (len(before), len(after)) == (3, 3)
+    assert before + after == pytest.approx(unbroken, rel=EXACT)
+
+
+def momentum_descent(steps: int) -> list[float]:
+    """Compute in NumPy what with_orbax.py computes in JAX."""
+    rng = np.random.default_rng(0)
+    x, y = np.float32(rng.normal(size=(64, 8))), np.float32(rng.normal(size=(64, 4)))
+    weight, momentum, found = np.zeros((8, 4)), np.zeros((8, 4)), []
+    for _ in range(steps):
+        error = x @ weight - y
+        found.append(float(np.mean(error**2)))
+        momentum = 0.9 * momentum + 2 * x.T @ error / error.size
+        weight -= 0.1 * momentum
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "with_orbax.py",
+        *(
+            pytest.param(name, marks=FULL)
+            for name in ("with_torch_save.py", "with_dcp.py", "with_lightning.py", "with_srunbook.py")
+        ),
+    ],
+)
+def test_commands_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two commands at the top of a program, one after the other, print what was recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    runs = [reader.run(EXAMPLES / name, command) for command in reader.commands(EXAMPLES / name)]
+    both = Run(" && ".join(run.command for run in runs), sum((run.lines for run in runs), ()), runs[-1].status)
+
+    assert [run.status for run in runs] == [0, 0], both.text
+    assert [len(losses(run.text)) for run in runs] == [3, 3]
+    if name == "with_orbax.py":
+        assert losses(both.text) == pytest.approx(momentum_descent(6), rel=EXACT)
+    reader.compare(EXAMPLES / name, both, lambda line: "loss" in line, MASKS)

@@ -1,0 +1,247 @@
+"""The programs of the guide *When it does not fit*: every layout against one process, and bad input.
+
+`pytest tests/simulation/test_does_not_fit.py --record --full` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import forked
+from support.comparing import Mask
+from support.effects import LOCAL_NORM
+from support.held_bytes import held
+from support.one_oracle import EXACT, IMPORTED, PROGRAMS, SINGLE, Training, difference, train
+from support.saved_bytes import predicted_bytes, saved_bytes
+
+from srunbook import memory
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "does_not_fit"
+
+FULL = pytest.mark.full
+MIXED = memory.PRECISIONS["mixed"]
+Train = Callable[..., Training]
+
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+@pytest.fixture(scope="module")
+def ranks(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[forked.Forked]:
+    """Start the ranks."""
+    with forked.forking(EXAMPLES, *IMPORTED) as process:
+        yield forked.Forked(process, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def run(ranks: forked.Forked) -> Train:
+    """Run a program of the guide."""
+    return lambda name, *arguments, **options: train(ranks, PROGRAMS / name, *arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def one(run: Train) -> Training:
+    """Train the oracle: one process, in float64."""
+    return run("ddp.py", 1, 1)
+
+
+@pytest.fixture(scope="module")
+def one_single(run: Train) -> Training:
+    """Train it in float32."""
+    return run("ddp.py", 1, 1, dtype="float32")
+
+
+# One oracle -----------------------------------------------------------------------------------------------------------
+
+LAYOUTS = [
+    ("ddp.py", 1, 3),
+    ("fsdp.py", 1, 3),
+    ("hsdp.py", 2, 2),
+    ("tensor_parallel.py", 1, 2),
+    ("fsdp_tp.py", 2, 2),
+    ("pipeline.py", 1, 3),
+    ("less_memory.py", 1, 2),
+    ("context_parallel.py", 1, 2),
+]
+"""Program, nodes, ranks on each. Three ranks divide neither the batch nor the layers evenly."""
+
+MORE = [
+    *((name, 1, number) for name in ("ddp.py", "fsdp.py") for number in (1, 2, 4)),
+    *(("less_memory.py", 1, number) for number in (1, 3, 4, 5)),
+    *(("context_parallel.py", 1, number) for number in (1, 4)),
+    ("hsdp.py", 1, 4),
+    ("hsdp.py", 4, 1),
+    ("tensor_parallel.py", 1, 4),
+    ("fsdp_tp.py", 4, 1),
+    ("fsdp_tp.py", 1, 4),
+    ("pipeline.py", 1, 1),
+    ("pipeline.py", 1, 2),
+    ("pipeline.py", 1, 4),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "processes"), [*LAYOUTS, *(pytest.param(*layout, marks=FULL) for layout in MORE)]
+)
+def test_layout_computes_what_one_process_does(
+    name: str, nodes: int, processes: int, one: Training, run: Train
+) -> None:
+    """In float64, the losses of 20 steps and the parameters in the end are those of one process."""
+    assert difference(run(name, nodes, processes), one).within(EXACT, EXACT)
+
+
+@pytest.mark.parametrize(("name", "nodes", "processes"), [pytest.param(*each, marks=FULL) for each in LAYOUTS + MORE])
+def test_float32_stays_within_its_tolerance(
+    name: str, nodes: int, processes: int, one_single: Training, run: Train
+) -> None:
+    """In float32 they differ by rounding."""
+    assert difference(run(name, nodes, processes, dtype="float32"), one_single).within(**SINGLE)
+
+
+WRONG = {
+    "gradients divided by the wrong number": ("fsdp.py", 1, 2, {"(loss * world_size).backward()": "loss.backward()"}),
+    "a rank with another seed": (
+        "fsdp.py",
+        1,
+        2,
+        {"Generator().manual_seed(0)": "Generator().manual_seed(rank)"},
+    ),
+    "a norm without its all-reduce": ("pipeline.py", 1, 2, {"        dist.all_reduce(norm)  # over all layers\n": ""}),
+    "ranks that compute together and read different characters": (
+        "fsdp_tp.py",
+        2,
+        2,
+        {"starts[group::groups]": "starts[rank::world_size]"},
+    ),
+    "gradients clipped by the norm of a rank's own parts": ("less_memory.py", 1, 2, LOCAL_NORM),
+    "characters that see those after them": (
+        "context_parallel.py",
+        1,
+        2,
+        {">= torch.arange(CONTEXT": "> -1 + 0 * torch.arange(CONTEXT"},
+    ),
+}
+"""What a layout may do wrong: the program, nodes, ranks on each, and the change to its text."""
+
+
+@pytest.mark.parametrize("wrong", [*list(WRONG)[:3], *(pytest.param(name, marks=FULL) for name in list(WRONG)[3:])])
+def test_oracle_sees(wrong: str, one: Training, run: Train) -> None:
+    """A layout that computes something else is far outside of the tolerance."""
+    name, nodes, processes, edits = WRONG[wrong]
+    found = difference(run(name, nodes, processes, edits=edits), one)
+
+    assert not found.within(1000 * EXACT, 1000 * EXACT)
+    assert found.parameters > 1000 * EXACT
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [3, *(pytest.param(ranks, marks=FULL) for ranks in (1, 2, 4, 5, 6, 7, 8))])
+def test_memory_is_what_the_formula_says(number: int, run: Train) -> None:
+    """What torch holds on each rank after a step is what srunbook.memory says, padding included."""
+    found, shapes = held(run, "fsdp.py", number, "    whole = get_model_state_dict(")
+    needs = [memory.fully_sharded(shapes, MIXED, "adamw", ranks=number, rank=rank) for rank in range(number)]
+
+    assert found == [[rank, need.parameters, need.gradients, need.optimizer] for rank, need in enumerate(needs)]
+
+
+@pytest.mark.parametrize("number", [2, *(pytest.param(ranks, marks=FULL) for ranks in (1, 3, 4, 5, 6, 7, 8))])
+def test_memory_of_ddp_is_what_the_formula_says(number: int, run: Train) -> None:
+    """Each rank holds everything, however many there are."""
+    found, shapes = held(run, "ddp.py", number, "    if rank == 0:\n        torch.save(")
+    need = memory.whole(sum(map(math.prod, shapes)), MIXED, "adamw")
+
+    assert found == [[rank, need.parameters, need.gradients, need.optimizer] for rank in range(number)]
+
+
+KEEPING = [("fsdp.py", 2), ("pipeline.py", 2)]
+MORE_KEEPING = [
+    *(("ddp.py", number) for number in (1, 2, 4, 8)),
+    *(("fsdp.py", number) for number in (1, 4, 8)),
+    *(("tensor_parallel.py", number) for number in (2, 4)),
+    ("pipeline.py", 4),
+    *(("context_parallel.py", number) for number in (2, 4)),
+]
+
+
+@pytest.mark.parametrize(("name", "number"), [*KEEPING, *(pytest.param(*each, marks=FULL) for each in MORE_KEEPING)])
+def test_activations_are_what_the_formula_says(name: str, number: int, ranks: forked.Forked) -> None:
+    """What autograd keeps at most on each rank is within 15% of the formula."""
+    assert saved_bytes(ranks, PROGRAMS / name, number) == pytest.approx(predicted_bytes(name, number), rel=0.15)
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+BAD = [
+    ("hsdp.py", 3, (2,), "3 ranks do not divide into groups of 2, only of 1, 3"),
+    ("hsdp.py", 2, ("two",), "2 ranks do not divide into groups of two, only of 1, 2"),
+    ("hsdp.py", 2, (-2,), "2 ranks do not divide into groups of -2, only of 1, 2"),
+    ("tensor_parallel.py", 3, (), "4 heads do not divide among 3 ranks"),
+    ("fsdp_tp.py", 3, (2,), "3 ranks do not divide into groups of 2, only of 1, 3"),
+    ("fsdp_tp.py", 2, ("two",), "2 ranks do not divide into groups of two, only of 1, 2"),
+    ("fsdp_tp.py", 2, (0,), "2 ranks do not divide into groups of 0, only of 1, 2"),
+    ("fsdp_tp.py", 3, (), "4 heads do not divide among 3 ranks"),
+    ("pipeline.py", 5, (), "4 blocks are too few for 5 stages"),
+    ("context_parallel.py", 3, (), "32 characters do not divide among 3 ranks"),
+]
+
+
+@pytest.mark.parametrize(("name", "processes", "arguments", "said"), BAD)
+def test_bad_input_ends_all_ranks(
+    name: str, processes: int, arguments: tuple[object, ...], said: str, run: Train
+) -> None:
+    """A layout that does not work out is refused in one line, by one rank, before anything is written."""
+    training = run(name, 1, processes, *arguments)
+
+    assert training.statuses == [2] * processes, training.text
+    assert [line for line in training.text.splitlines() if "rank " not in line and line] == [f"error: {said}"]
+    assert not training.parameters
+
+
+# As a reader runs them ------------------------------------------------------------------------------------------------
+
+MASKS = (
+    Mask(r"host=\S+", "host=<name>", "another machine"),
+    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+)
+RUNGS = (
+    "ddp.py",
+    "fsdp.py",
+    "hsdp.py",
+    "tensor_parallel.py",
+    "fsdp_tp.py",
+    "context_parallel.py",
+    "pipeline.py",
+    "less_memory.py",
+    "resume.py",
+    "requeue.py",
+    "sealed.py",
+)
+
+
+@pytest.mark.parametrize("name", [RUNGS[0], *(pytest.param(name, marks=FULL) for name in RUNGS[1:])])
+def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command at the top of a program runs it and prints what was recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
+    program = EXAMPLES / name
+    result = reader.run(program, reader.commands(program)[0])
+
+    assert result.status == 0, result.text
+    starts = [line for line in parse_rank_lines(result.lines) if isinstance(line, RankStart)]
+    assert sorted(line.rank for line in starts) == [0, 1, 2, 3]
+    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, MASKS)
+
+
+def test_gpus_that_torch_does_not_see(run: Train) -> None:
+    """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
+    text = run("ddp.py", 1, 1, environ={"SLURM_GPUS_ON_NODE": "2"}).text
+
+    assert text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
+    assert text.index("warning: ") < text.index("loss ")

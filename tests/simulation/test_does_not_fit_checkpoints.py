@@ -1,0 +1,290 @@
+"""Checkpoints of the guide *When it does not fit*: other layouts read them, damage, the time limit."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import forked
+from support.continued import LAYOUTS, SAVED, Layout, read, write
+from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, Training, difference, train
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "does_not_fit"
+
+PAGE = ROOT / "docs" / "guides" / "does-not-fit" / "checkpoints.md"
+
+FULL = pytest.mark.full
+
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+@pytest.fixture(scope="module")
+def ranks(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[forked.Forked]:
+    """Start the ranks."""
+    with forked.forking(EXAMPLES, *IMPORTED) as process:
+        yield forked.Forked(process, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.fixture(scope="module")
+def one(ranks: forked.Forked) -> Training:
+    """Train the oracle without a break: one process, in float64."""
+    return train(ranks, PROGRAMS / "ddp.py", 1, 1)
+
+
+# Other layouts --------------------------------------------------------------------------------------------------------
+
+SHORT: tuple[Layout, Layout] = (("fsdp.py", 1, 3), ("tensor_parallel.py", 1, 2))
+PAIRS = [SHORT, *(pytest.param(*pair, marks=FULL) for pair in itertools.product(LAYOUTS.values(), repeat=2))]
+
+
+@pytest.fixture(scope="module")
+def written(ranks: forked.Forked, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Layout], Path]:
+    """Return a folder with a checkpoint that a layout has written."""
+
+    @functools.cache
+    def folder_of(layout: Layout) -> Path:
+        folder = tmp_path_factory.mktemp("written")
+        write(ranks, layout, folder)
+        return folder
+
+    return folder_of
+
+
+@pytest.mark.parametrize(("writer", "reader"), PAIRS)
+def test_another_layout_continues(
+    writer: Layout, reader: Layout, written: Callable[[Layout], Path], one: Training, ranks: forked.Forked
+) -> None:
+    """In float64, the steps after a checkpoint are those of one process without a break."""
+    found = read(ranks, reader, written(writer), one)
+
+    assert "resumed after step 10" in found.text
+    assert difference(found, one).within(EXACT, EXACT)
+
+
+# A run that dies, and one that is stopped -----------------------------------------------------------------------------
+
+CHECKPOINTS = 'CHECKPOINTS = Path("checkpoints")'
+
+
+def start(
+    ranks: forked.Forked,
+    name: str,
+    processes: int,
+    folder: Path,
+    edits: dict[str, str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> Training:
+    """Run a program whose checkpoints lie in a folder."""
+    place = {CHECKPOINTS: f"CHECKPOINTS = Path({str(folder)!r})"}
+    return train(ranks, PROGRAMS / name, 1, processes, edits=(edits or {}) | place, environ=environ)
+
+
+def after(one: Training, found: Training, step: int) -> Training:
+    """Return a training that continued after a step with the losses before it."""
+    assert not any(found.statuses), found.text
+    assert f"resumed after step {step}\n" in found.text
+    return replace(found, losses=one.losses[:step] + found.losses)
+
+
+def test_run_that_dies_while_it_saves(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+    """Half a checkpoint is not found: the next run continues after the one before, and saves again."""
+    renamed = "    if dist.get_rank() == 0:\n        beside.rename"
+    died = start(ranks, "resume.py", 2, tmp_path, {renamed: f"    step == {STEPS} and os._exit(9)\n{renamed}"})
+    left = sorted(path.name for path in tmp_path.iterdir())
+    found = start(ranks, "resume.py", 2, tmp_path)
+
+    assert died.statuses == [9, 9], died.text
+    assert left == ["000010", "unfinished"]
+    assert difference(after(one, found, SAVED), one).within(EXACT, EXACT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000010", "000020"]
+
+
+@FULL
+def test_oracle_sees_an_optimizer_that_starts_anew(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+    """Without the optimizer's state the steps after a checkpoint are others."""
+    write(ranks, ("fsdp.py", 1, 2), tmp_path)
+    loop = "    for step in range(done + 1"
+    found = start(ranks, "resume.py", 2, tmp_path, {loop: f"    optimizer.state.clear()\n{loop}"})
+
+    assert not difference(after(one, found, SAVED), one).within(1000 * EXACT, 1000 * EXACT)
+
+
+@FULL
+def test_only_two_checkpoints_are_kept(ranks: forked.Forked, tmp_path: Path) -> None:
+    """Each save deletes all checkpoints but the newest two."""
+    found = start(ranks, "resume.py", 1, tmp_path, {"SAVE_EVERY = 10": "SAVE_EVERY = 5"})
+
+    assert found.statuses == [0], found.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000015", "000020"]
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(10, marks=FULL)])
+def test_requeue_stops_at_a_signal(step: int, one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+    """A signal to one rank stops all after the same step, saved and requeued once; the next start continues there."""
+    folder = tmp_path / "checkpoints"
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/requeued\n', encoding="utf-8")
+    scontrol.chmod(0o755)
+    environ = {"SLURM_JOB_ID": "17", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    update = "        optimizer.step()\n"
+    signalled = {
+        update: f"{update}        if (step, rank) == ({step}, 1):\n            signal.raise_signal(signal.SIGUSR1)\n"
+    }
+    stopped = start(ranks, "requeue.py", 2, folder, signalled, environ)
+    found = start(ranks, "requeue.py", 4, folder, environ=environ)
+
+    assert stopped.statuses == [0, 0], stopped.text
+    assert stopped.text.count(f"stopped after step {step}\n") == 1
+    assert len(stopped.losses) == step
+    assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
+    assert difference(after(one, found, step), one).within(EXACT, EXACT)
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(ranks: forked.Forked, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a training on two ranks, with the checkpoints of steps 10 and 20."""
+    folder = tmp_path_factory.mktemp("saved") / "checkpoints"
+    assert start(ranks, "resume.py", 2, folder).statuses == [0, 0]
+    return folder
+
+
+def largest(folder: Path) -> Path:
+    """Return the file with most of the numbers."""
+    return max(folder.glob("*.distcp"), key=lambda path: path.stat().st_size)
+
+
+def cut(folder: Path) -> None:
+    """Keep the first half of a file."""
+    path = largest(folder)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def change(folder: Path) -> None:
+    """Change eight bytes in the middle of a file: one of them is the exponent of a number."""
+    path = largest(folder)
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 2, len(content) // 2 + 8):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def mix(folder: Path) -> None:
+    """Put a file of the other save in the place of one."""
+    (other,) = (each for each in folder.parent.glob("[0-9]*") if each != folder)
+    shutil.copy(other / "__1_0.distcp", folder)
+
+
+REFUSED: dict[str, Callable[[Path], None]] = {
+    "a file is cut short": cut,
+    "a file is missing": lambda folder: largest(folder).unlink(),
+    ".metadata is missing": lambda folder: (folder / ".metadata").unlink(),
+    ".metadata is cut short": lambda folder: (folder / ".metadata").write_bytes(
+        (folder / ".metadata").read_bytes()[:1000]
+    ),
+}
+UNNOTICED = {"bytes are changed": change, "files of two saves": mix}
+
+
+def damaged(saved: Path, folder: Path, damage: Callable[[Path], None]) -> Path:
+    """Copy the checkpoints, damage that of step 10, and leave it as the newest."""
+    shutil.copytree(saved, folder)
+    damage(folder / "000010")
+    shutil.rmtree(folder / "000020")
+    return folder
+
+
+def error_of(found: Training) -> str:
+    """Return the one line that says what is wrong."""
+    (line,) = [line for line in found.text.splitlines() if line.startswith("error: ")]
+    return line
+
+
+@pytest.mark.parametrize("what", [next(iter(REFUSED)), *(pytest.param(name, marks=FULL) for name in [*REFUSED][1:])])
+def test_damage_is_refused(what: str, saved: Path, ranks: forked.Forked, tmp_path: Path) -> None:
+    """A checkpoint that is not whole ends all ranks with one line that names it."""
+    folder = damaged(saved, tmp_path / "checkpoints", REFUSED[what])
+    found = start(ranks, "resume.py", 2, folder)
+
+    assert found.statuses == [2, 2], found.text
+    assert error_of(found).startswith(f"error: cannot load {folder / '000010'}: "), found.text
+
+
+@pytest.mark.parametrize("what", [pytest.param(name, marks=FULL) for name in UNNOTICED])
+def test_damage_that_goes_unnoticed(
+    what: str, saved: Path, one: Training, ranks: forked.Forked, tmp_path: Path
+) -> None:
+    """Other numbers of the same size train on to another result; the checksums of the page tell."""
+    shell = {"cwd": tmp_path, "shell": True, "capture_output": True, "text": True}
+    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "000020")
+    commands = [line[2:] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("$ sha256sum")]
+    make, check = (command for command in commands)
+    made, whole = (subprocess.run(command, check=False, **shell) for command in (make, check))
+    shutil.rmtree(tmp_path / "checkpoints")
+    folder = damaged(saved, tmp_path / "checkpoints", UNNOTICED[what])
+    (folder / "000010").rename(folder / "000020")  # the name on the page
+    told = subprocess.run(check, check=False, **shell)
+    (folder / "000020").rename(folder / "000010")
+    found = start(ranks, "resume.py", 2, folder)
+
+    assert found.statuses == [0, 0], found.text
+    assert "resumed after step " in found.text
+    assert found.losses != pytest.approx(one.losses[SAVED:], abs=EXACT)
+    assert (made.returncode, whole.returncode, whole.stdout) == (0, 0, "")
+    assert told.returncode == 1
+    assert "FAILED" in told.stdout
+
+
+SEALED = {
+    **REFUSED,
+    **UNNOTICED,
+    "the seal is changed": lambda folder: next(folder.glob("seal/*/manifest.json")).write_bytes(b"{}"),
+    "the seal is missing": lambda folder: shutil.rmtree(folder / "seal"),
+}
+
+
+@pytest.fixture(scope="module")
+def sealed(ranks: forked.Forked, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the same of a training that seals them."""
+    folder = tmp_path_factory.mktemp("sealed") / "checkpoints"
+    assert start(ranks, "sealed.py", 2, folder).statuses == [0, 0]
+    return folder
+
+
+@pytest.mark.parametrize(
+    "what", ["bytes are changed", *(pytest.param(name, marks=FULL) for name in SEALED if name != "bytes are changed")]
+)
+def test_damage_under_a_seal(what: str, sealed: Path, one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+    """A folder that is not as it was sealed is set aside, and the training continues after the one before."""
+    folder = tmp_path / "checkpoints"
+    shutil.copytree(sealed, folder)
+    SEALED[what](folder / "000020")
+    found = start(ranks, "sealed.py", 2, folder)
+
+    assert found.text.count(f"warning: {folder / '000020'} is damaged and set aside\n") == 1
+    assert difference(after(one, found, SAVED), one).within(EXACT, EXACT)
+    assert sorted(path.name for path in folder.iterdir()) == ["000010", "000020", "damaged-000020"]
+
+
+OTHER = {
+    "another width": {"WIDTH, HEADS, LAYERS = 64, 4, 4": "WIDTH, HEADS, LAYERS = 32, 4, 4"},
+    "more layers": {"WIDTH, HEADS, LAYERS = 64, 4, 4": "WIDTH, HEADS, LAYERS = 64, 4, 5"},
+}
+
+
+@pytest.mark.parametrize("what", [next(iter(OTHER)), *(pytest.param(name, marks=FULL) for name in [*OTHER][1:])])
+def test_checkpoint_of_another_model(what: str, saved: Path, ranks: forked.Forked) -> None:
+    """A checkpoint with other names or shapes ends all ranks with one line that says which."""
+    found = start(ranks, "resume.py", 2, saved, OTHER[what])
+
+    assert found.statuses == [2, 2], found.text
+    assert error_of(found).startswith(f"error: cannot load {saved / '000020'}: "), found.text

@@ -1,0 +1,258 @@
+"""The JAX programs of the guide *When it does not fit*: every mesh against one device, checkpoints, and bad input.
+
+`pytest tests/simulation/test_does_not_fit_jax.py --record --full` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import jax_continued
+from support.comparing import Mask
+from support.jax_layouts import EXACT, SINGLE, Training, difference, train
+
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "does_not_fit"
+
+FULL = pytest.mark.full
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+
+@pytest.fixture(scope="module")
+def one(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """Train the oracle: one device, in float64."""
+    return train(tmp_path_factory.mktemp("one"), "sharded_jax.py", "data=1")
+
+
+@pytest.fixture(scope="module")
+def one_single(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """Train it in float32."""
+    return train(tmp_path_factory.mktemp("one"), "sharded_jax.py", "data=1", dtype="float32")
+
+
+# One oracle -----------------------------------------------------------------------------------------------------------
+
+
+def factorizations(devices: int) -> list[str]:
+    """Return all meshes of some devices whose tensor axis divides the heads.
+
+    >>> factorizations(2)
+    ['data=1,shard=1,tensor=2', 'data=1,shard=2,tensor=1', 'data=2,shard=1,tensor=1']
+    """
+    sizes = itertools.product(range(1, devices + 1), repeat=3)
+    fitting = [each for each in sizes if math.prod(each) == devices and 4 % each[2] == 0]
+    return [f"data={data},shard={shard},tensor={tensor}" for data, shard, tensor in fitting]
+
+
+MORE = [
+    *((mesh, 4, 1) for mesh in factorizations(4)),
+    *((mesh, 2, 4) for mesh in factorizations(8)),
+]
+"""Mesh, processes, devices of each."""
+
+
+@pytest.mark.parametrize(
+    ("mesh", "processes", "devices"),
+    [("shard=2,tensor=2", 2, 2), *(pytest.param(*layout, marks=FULL) for layout in MORE)],
+)
+def test_mesh_computes_what_one_device_does(
+    mesh: str, processes: int, devices: int, one: Training, tmp_path: Path
+) -> None:
+    """In float64, the losses of 20 steps and the parameters in the end are those of one device."""
+    found = train(tmp_path, "sharded_jax.py", mesh, processes=processes, devices=devices)
+
+    assert difference(found, one).within(EXACT, EXACT)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mesh", [*factorizations(4), *factorizations(8)])
+def test_float32_stays_within_its_tolerance(mesh: str, one_single: Training, tmp_path: Path) -> None:
+    """In float32 they differ by rounding."""
+    devices = jax_continued.devices_of(mesh) // 2
+    found = train(tmp_path, "sharded_jax.py", mesh, processes=2, devices=devices, dtype="float32")
+
+    assert difference(found, one_single).within(**SINGLE)
+
+
+UPDATE = "    updates, state = OPTIMIZER.update(gradients, state, params)\n"
+
+BY_HAND = """    def clip(own):  # the parts that one device holds
+        squares = {name: (part**2).sum() for name, part in own.items()}
+        for name in squares:
+            if "shard" in tuple(LAYOUT[name]):
+                squares[name] = jax.lax.psum(squares[name], "shard")
+        longer = jax.numpy.maximum(sum(squares.values()) ** 0.5 / 0.25, 1)
+        return {name: part / longer for name, part in own.items()}
+
+    gradients = jax.shard_map(clip, in_specs=(LAYOUT,), out_specs=LAYOUT, check_vma=False)(gradients)
+"""
+"""Clip the gradients device by device, with the sum over all devices written out."""
+
+SCALED = "    gradients = jax.tree.map(lambda gradient: gradient / {}, gradients)\n"
+
+CLIPPED_BY_HAND = {"optax.clip_by_global_norm(0.25), ": "", UPDATE: BY_HAND + UPDATE}
+
+WRONG = {
+    "a norm without its all-reduce": (
+        1,
+        CLIPPED_BY_HAND | {UPDATE: BY_HAND.replace('jax.lax.psum(squares[name], "shard")', "squares[name]") + UPDATE},
+    ),
+    "gradients divided by the wrong number": (
+        1,
+        {UPDATE: SCALED.format("BATCH_SIZE") + UPDATE},  # once more
+    ),
+    "a process with another seed": (2, {"RandomState(0)": "RandomState(jax.process_index())"}),
+    "processes that read the same rows": (
+        2,
+        {"batch.__getitem__": "lambda part: batch[: part[0].stop - part[0].start]"},
+    ),
+}
+"""What a training may do wrong on two devices: among how many processes, and the changes to the text of the program."""
+
+
+@pytest.mark.parametrize("wrong", [next(iter(WRONG)), *(pytest.param(name, marks=FULL) for name in [*WRONG][1:])])
+def test_oracle_sees(wrong: str, one: Training, tmp_path: Path) -> None:
+    """A training that computes something else is far outside of the tolerance."""
+    processes, edits = WRONG[wrong]
+    found = train(tmp_path, "sharded_jax.py", "shard=2", processes=processes, devices=2 // processes, edits=edits)
+
+    assert difference(found, one).parameters > 1000 * EXACT
+
+
+RIGHT = {
+    "a norm with its all-reduce": CLIPPED_BY_HAND,
+    "gradients of half the length, which are clipped to the same": {UPDATE: SCALED.format(2) + UPDATE},
+}
+"""What changes nothing: so it is not the way of writing it that the oracle sees."""
+
+
+@pytest.mark.parametrize("right", [pytest.param(name, marks=FULL) for name in RIGHT])
+def test_oracle_accepts(right: str, one: Training, tmp_path: Path) -> None:
+    """A training that computes the same in another way is within the tolerance."""
+    found = train(tmp_path, "sharded_jax.py", "shard=2", devices=2, edits=RIGHT[right])
+
+    assert difference(found, one).within(EXACT, EXACT)
+
+
+# Checkpoints ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(compiled_once: None, one: Training, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a checkpoint of every mesh, written by trainings with the losses of one device."""
+    folder = tmp_path_factory.mktemp("saved")
+    for name, before in jax_continued.write(folder).items():
+        expected = {step: one.losses[step] for step in range(1, jax_continued.SAVED + 1)}
+        assert before.losses == pytest.approx(expected, abs=EXACT), name
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("reader", jax_continued.MESHES)
+def test_checkpoint_of_each_mesh_is_read_on_each(reader: str, saved: Path, one: Training, tmp_path: Path) -> None:
+    """Written on any mesh and read on any other, the training ends where the unbroken one does."""
+    found = {writer: difference(after, one) for writer, after in jax_continued.read(saved, tmp_path, reader).items()}
+
+    assert found.keys() == jax_continued.MESHES.keys()
+    assert all(each.within(EXACT, EXACT) for each in found.values()), found
+
+
+@pytest.mark.full
+def test_oracle_sees_an_optimizer_that_starts_anew(saved: Path, one: Training, tmp_path: Path) -> None:
+    """Without the optimizer's state the steps after a checkpoint are others."""
+    anew = {"params, state = checkpointer.load": "params, _ = checkpointer.load"}
+    for after in jax_continued.read(saved, tmp_path, "one_device", anew).values():
+        assert not difference(after, one).within(1000 * EXACT, 1000 * EXACT)
+
+
+# What the compiler says of a mesh -------------------------------------------------------------------------------------
+
+
+def held(mesh: str) -> int:
+    """Return the bytes on each device before a step, in 32 bits: parameters, both moments, a count, and the batch."""
+    sizes = {"data": 1, "shard": 1, "tensor": 1} | {name: int(size) for name, size in re.findall(r"(\w+)=(\d+)", mesh)}
+    shard, tensor = sizes["shard"], sizes["tensor"]
+    layer = 12 * 64 * 64 // (shard * tensor) + 4 * 64 // tensor + 6 * 64  # matrices are divided, most vectors are not
+    parameters = 4 * layer + (13 + 32 + 13) * 64 // shard + 2 * 64
+    return 4 * (3 * parameters + 1 + 32 * 33 // (sizes["data"] * shard))
+
+
+@pytest.mark.full
+def test_compiler_knows_what_a_device_holds(reader: Any) -> None:
+    """What it counts on a device is what the mesh leaves there; parts are gathered, and copies only added up."""
+    program = EXAMPLES / "compare_meshes.py"
+    (command,) = reader.commands(program)
+    run = reader.run(program, command, beside=[EXAMPLES / "sharded_jax.py"])
+    assert run.status == 0, run.text
+    found = re.findall(r"^(\S+) +holds +(\d+) KiB; (.*)$", run.text, re.MULTILINE)
+
+    assert len(found) == 4
+    for mesh, kibibytes, exchanged in found:
+        assert int(kibibytes) == round(held(mesh) / 1024), mesh
+        assert "all-reduce" in exchanged
+        assert ("all-gather" in exchanged) == ("shard" in mesh), mesh
+    reader.compare(program, run, lambda line: True, ())
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+BAD = {
+    "model=2": "--mesh model=2 is not of the form data=2,shard=2,tensor=2",
+    "shard=2,": "--mesh shard=2, is not of the form data=2,shard=2,tensor=2",
+    "shard=4": "a mesh of shard=4 does not fit 2 devices",
+    "tensor=3": "4 heads do not divide among 3 devices",
+    "data=3": "32 sequences do not divide among 3 groups of devices",
+}
+
+
+@pytest.mark.parametrize("mesh", ["shard=4", *(pytest.param(mesh, marks=FULL) for mesh in BAD if mesh != "shard=4")])
+def test_bad_mesh_ends_all_processes(mesh: str, tmp_path: Path) -> None:
+    """A mesh that does not work out is refused in one line, by one process, before anything is written."""
+    processes = 3 if "3" in mesh else 2
+    found = train(tmp_path, "sharded_jax.py", mesh, processes=processes)
+
+    assert found.status == 2, found.text
+    said = [line.partition("] ")[2] for line in found.text.splitlines() if "rank " not in line]
+    assert said == [f"error: {BAD[mesh]}"]
+    assert not found.parameters
+
+
+# As a reader runs them ------------------------------------------------------------------------------------------------
+
+MASKS = (
+    Mask(r"host=\S+", "host=<node>", "each machine has its own name"),
+    Mask(r"(loss \d\.\d{4})\d+", r"\1<n>", "processors round in different ways"),
+)
+
+
+def printed(text: str) -> dict[int, float]:
+    """Losses that a program printed, by step."""
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+): loss (\S+)", text)}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["sharded_jax.py", "resume_jax.py"])
+def test_commands_of_the_docstring(name: str, reader: Any) -> None:
+    """Each command at the top of a program gives the same losses; the last prints what was recorded."""
+    found = []
+    for command in reader.commands(EXAMPLES / name):
+        shutil.rmtree(reader.folder / "checkpoints", ignore_errors=True)
+        run = reader.run(EXAMPLES / name, command)
+        assert run.status == 0, f"{command}\n{run.text}"
+        assert "warning" not in run.text
+        found.append(printed(run.text))
+    starts = [line for line in parse_rank_lines(run.lines) if isinstance(line, RankStart)]
+
+    assert len(found) > 1
+    assert all(losses == pytest.approx(found[0], rel=1e-5) for losses in found)
+    assert sorted(start.rank for start in starts) == [0, 1, 2, 3]
+    reader.compare(EXAMPLES / name, run, lambda line: True, MASKS)

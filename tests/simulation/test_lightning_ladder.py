@@ -1,0 +1,204 @@
+"""The first programs of the Lightning guide: the losses of one device on any number of processes, and requeue.
+
+`pytest tests/simulation/test_lightning_ladder.py --record` writes the recordings anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.comparing import Mask
+
+from srunbook import simulate
+from srunbook.ranklog import RankStart, parse_rank_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "lightning"
+
+EXACT = 1e-5
+"""Largest relative difference of a loss in float32: the same numbers, added in another order."""
+
+pytestmark = pytest.mark.usefixtures("quick_start")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What came of a program.
+
+    Args:
+        status: Its exit status.
+        text: What it printed.
+        failure: What the simulation says where it failed.
+        folder: Where it ran.
+    """
+
+    status: int
+    text: str
+    failure: str
+    folder: Path
+
+    @property
+    def losses(self) -> list[float]:
+        """Losses that it printed, in their order."""
+        return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", self.text, re.MULTILINE)]
+
+
+Run = Callable[..., Training]
+
+
+@pytest.fixture(scope="module")
+def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run a program in a folder of its own, unless one is given, with some of its text replaced."""
+
+    def start(
+        name: str,
+        processes: int = 1,
+        *,
+        nodes: int = 1,
+        folder: Path | None = None,
+        edit: tuple[str, str] | None = None,
+        **environ: str,
+    ) -> Training:
+        folder = folder or tmp_path_factory.mktemp("run")
+        program = folder / name
+        text = (EXAMPLES / name).read_text(encoding="utf-8")
+        if edit:
+            assert text.count(edit[0]) == 1, edit
+            text = text.replace(*edit)
+        program.write_text(text, encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            env = {"OMP_NUM_THREADS": "1", **environ}
+            command = [sys.executable, name]
+            ended = simulate.run(command, nodes=nodes, ntasks_per_node=processes // nodes, timeout=100, env=env)
+        return Training(ended.returncode, ended.output, ended.failure or "", folder)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def one(run: Run) -> Training:
+    """Train on one device."""
+    return run("one_gpu.py")
+
+
+# The same losses on any number of processes ---------------------------------------------------------------------------
+
+FULL = pytest.mark.full
+LAYOUTS = [
+    *(("several_nodes.py", processes) for processes in (2, 4)),
+    ("requeue.py", 2),
+    *(pytest.param(*case, marks=FULL) for case in (("several_nodes.py", 1), ("requeue.py", 1), ("requeue.py", 4))),
+]
+
+
+@pytest.mark.parametrize(("name", "processes"), LAYOUTS)
+def test_losses_are_those_of_one_device(name: str, processes: int, one: Training, run: Run) -> None:
+    """A rung prints the losses of the program for one device, and starts with the lines of its ranks."""
+    training = run(name, processes, nodes=2 if processes == 4 else 1)
+    starts = [line for line in parse_rank_lines(training.text.splitlines()) if isinstance(line, RankStart)]
+
+    assert training.status == 0, training.failure
+    assert len(one.losses) == 5
+    assert training.losses == pytest.approx(one.losses, rel=EXACT)
+    assert sorted(start.rank for start in starts) == [*range(processes)]
+    assert {start.world_size for start in starts} == {processes}
+    assert training.text.count("each step: ") == 1  # by one rank of all, not by one of each node
+    assert (training.folder / "checkpoints" / "epoch=4-step=160.ckpt").is_file()
+
+
+def test_comparison_sees_processes_with_the_same_share(one: Training, run: Run) -> None:
+    """Where both processes train on the samples of the first, the losses are others."""
+    edit = ('strategy="ddp",', 'strategy="ddp", use_distributed_sampler=False,')
+    wrong = run("several_nodes.py", 2, edit=edit)
+
+    assert len(wrong.losses) == 5
+    assert wrong.losses != pytest.approx(one.losses, rel=100 * EXACT)
+
+
+def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
+    """Three processes take the nearest share of 64, say so in one line, and train as well."""
+    training = run("several_nodes.py", 3)
+
+    assert training.status == 0, training.failure
+    assert training.text.count("each step: 3 processes x 21 samples = 63") == 1
+    assert training.losses == pytest.approx(one.losses, rel=0.1)
+
+
+def test_gpus_that_torch_does_not_see(run: Run) -> None:
+    """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
+    edit = ("max_epochs=5", "max_epochs=1")
+    text = run("several_nodes.py", 2, edit=edit, SLURM_GPUS_ON_NODE="2").text
+
+    assert text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
+    assert text.index("warning: ") < text.index("loss ")
+
+
+# Resume and requeue ---------------------------------------------------------------------------------------------------
+
+STEP = "        return loss\n"
+
+
+def test_resume_after_a_crash(one: Training, run: Run) -> None:
+    """A training that dies in the third epoch continues before it, and has the losses of one without a break."""
+    died = run("requeue.py", 2, edit=(STEP, f"        assert self.current_epoch < 2\n{STEP}"))
+    resumed = run("requeue.py", 2, folder=died.folder)
+
+    assert died.status != 0
+    assert resumed.status == 0, resumed.failure
+    assert resumed.text.count("resumed before epoch 2\n") == 1
+    assert died.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+
+
+SIGNAL = """\
+        if (self.current_epoch, _, self.global_rank) == (EPOCH, 7, 1):
+            os.kill(os.getpid(), signal.SIGUSR1)
+"""
+"""Rank 1 alone gets the signal, within an epoch."""
+
+
+@pytest.mark.parametrize("epoch", [1, pytest.param(4, marks=FULL)])
+def test_requeue(epoch: int, one: Training, run: Run, tmp_path: Path) -> None:
+    """A signal to one process lets all end the epoch and stop; one requeue, and the losses of one without a break."""
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text('#!/bin/sh\necho "$@" >> requeued\n', encoding="utf-8")
+    scontrol.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    stopped = run("requeue.py", 2, edit=(STEP, SIGNAL.replace("EPOCH", str(epoch)) + STEP), **environ)
+    asked = stopped.folder / "requeued"
+    resumed = run("requeue.py", 2, folder=stopped.folder, **environ)
+
+    assert (stopped.status, resumed.status) == (0, 0), stopped.failure + resumed.failure
+    assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+    if epoch == 4:  # the last: the training is complete
+        assert not asked.exists()
+        return
+    assert stopped.text.count(f"stopped before epoch {epoch + 1}\n") == 1
+    assert resumed.text.count(f"resumed before epoch {epoch + 1}\n") == 1
+    assert re.fullmatch(r"requeue \d+\n", asked.read_text(encoding="utf-8"))
+
+
+# As a reader runs them ------------------------------------------------------------------------------------------------
+
+MASKS = (
+    Mask(r"host=\S+", "host=<name>", "another machine"),
+    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+)
+
+
+@pytest.mark.parametrize("name", ["one_gpu.py", "several_nodes.py", pytest.param("requeue.py", marks=FULL)])
+def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command at the top of a program runs it and prints what was recorded."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    program = EXAMPLES / name
+    result = reader.run(program, reader.commands(program)[0])
+
+    assert result.status == 0, result.text
+    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, MASKS)

@@ -1,0 +1,119 @@
+"""The site's search, asked what readers ask and paste."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+from failure_entries import FOLDER, ROOT, read_entries
+from support.site_search import ask, message_lines, missed, pasted_lines, place, questions
+
+from srunbook.explain import expression
+
+MOST_BYTES = 400_000
+NOTHING = "xyzzyq plughonk"
+
+ENTRIES = read_entries(ROOT / FOLDER)
+SETS = {
+    "messages": message_lines(ENTRIES),
+    "pasted": pasted_lines(),
+    "questions": questions("search_questions.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(built_site):
+    """Return the answers to all queries, by set; one process gives them."""
+    texts = [query.text for queries in SETS.values() for query in queries]
+    given = iter(ask(built_site / "_static", built_site / "_static" / "search-index.js", [*texts, NOTHING]))
+    return {**{name: [next(given) for _ in queries] for name, queries in SETS.items()}, "nothing": next(given)}
+
+
+@pytest.fixture(scope="module")
+def index(built_site):
+    """Return the index of the site."""
+    text = (built_site / "_static" / "search-index.js").read_text(encoding="utf-8")
+    return json.loads(text.partition(" = ")[2].rstrip(";\n"))
+
+
+@pytest.mark.parametrize(("name", "among"), [("messages", 1), ("pasted", 1), ("questions", 3)])
+def test_right_page_is_found(answers, name, among):
+    """A pasted message leads to its entry first, a question to its page among the first three: 95 of 100."""
+    wrong = missed(SETS[name], answers[name], among)
+
+    assert len(SETS[name]) >= 15
+    assert len(wrong) <= 0.05 * len(SETS[name]), "\n".join(wrong)
+
+
+def test_answers_exist(built_site):
+    """Each page that a query should lead to is a page of the site."""
+    absent = {
+        answer
+        for queries in (*SETS.values(), questions("search_questions_held_out.yaml"))
+        for query in queries
+        for answer in query.answers
+        if not (built_site / f"{answer}.html").is_file()
+    }
+
+    assert not absent
+
+
+def test_wrong_answer_is_counted(answers):
+    """A query whose page does not come counts as missed."""
+    query = SETS["pasted"][0]._replace(answers=["reference/glossary"])
+
+    assert place(query, answers["pasted"][0]) != 0
+    assert missed([query], [answers["pasted"][0]], 1)
+
+
+def test_messages_match_as_in_explain(answers):
+    """The page and `srunbook explain` find the messages of the same entries in a line."""
+    for query, answer in zip(SETS["messages"], answers["messages"], strict=True):
+        slugs = {
+            slug for slug, entry in ENTRIES.items() if any(re.search(expression(f), query.text) for f in entry.messages)
+        }
+        matched = {result["page"] for result in answer["results"] if result["matched"]}
+        assert matched == {f"troubleshooting/{slug}.html" for slug in slugs}, query.text
+        assert slugs & {answer.rpartition("/")[2] for answer in query.answers}
+
+
+def test_query_without_results(answers, built_site):
+    """A query that nothing answers gets at least three suggestions, which exist."""
+    suggestions = answers["nothing"]["suggestions"]
+
+    assert answers["nothing"]["results"] == []
+    assert len(suggestions) >= 3
+    assert all((built_site / page["address"]).is_file() and page["title"] for page in suggestions)
+
+
+def test_each_page_has_keywords(index):
+    """Each page that somebody wrote says what readers type who look for it."""
+    written = [page for page in index["pages"] if not page["address"].startswith("gallery/")]
+
+    assert len(written) > 200
+    assert [page["address"] for page in written if len(page["keywords"]) < 3] == []
+
+
+def test_index_is_small_and_waits(built_site):
+    """The index has at most 400 kB when compressed, and no page names it: the search box loads it."""
+    index = built_site / "_static" / "search-index.js"
+    pages = [path for path in built_site.rglob("*.html") if "search-index" in path.read_text(encoding="utf-8")]
+
+    assert len(gzip.compress(index.read_bytes())) <= MOST_BYTES
+    assert pages == []
+    assert "searchindex.js" not in (built_site / "search.html").read_text(encoding="utf-8")  # Sphinx's own
+
+
+def test_index_leads_to_places(index, built_site):
+    """Each section of the index is an id of its page."""
+    html = {page["address"]: (built_site / page["address"]).read_text(encoding="utf-8") for page in index["pages"]}
+    absent = [
+        f"{index['pages'][page]['address']}#{anchor}"
+        for page, anchor, *_ in index["sections"]
+        if anchor and f'id="{anchor}"' not in html[index["pages"][page]["address"]]
+    ]
+
+    assert len(index["sections"]) > len(index["pages"])
+    assert absent == []

@@ -1,0 +1,111 @@
+"""Ends of `srunbook cluster up` by a signal at any instant, and what is left of them."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from support.traces import children, reap, traces
+
+from srunbook import cluster
+
+COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "cluster"]
+SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+THEN = ("down", "up")
+"""The command that comes next; after `up`, the cluster is used and taken down."""
+
+PATIENCE = 60.0
+"""Seconds in which any command here has ended."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """An end of `up`.
+
+    Args:
+        number: The signal.
+        seconds: When it comes, after the start of the command.
+        then: The command that comes next.
+    """
+
+    number: signal.Signals
+    seconds: float
+    then: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it.
+
+    Args:
+        status: Exit status of the `up` that got the signal, 128 and the signal where that ended it.
+        phase: How far it had come, as on record; empty without a record.
+        at_once: Number of traces that it left, by kind.
+        problem: What the next command said where it failed.
+        left: Traces after the last `down`, by kind; only kinds of which there are any.
+    """
+
+    status: int
+    phase: str
+    at_once: dict[str, int]
+    problem: str
+    left: dict[str, list[str]]
+
+
+def duration(name: str, options: list[str]) -> float:
+    """Return the seconds that `up` takes, from the start of the command to its end."""
+    started = time.monotonic()
+    _run("up", name, options)
+    took = time.monotonic() - started
+    _run("down", name, [])
+    return took
+
+
+def draw(count: int, seconds: float, seed: str) -> list[Kill]:
+    """Draw ends of `up`: one instant in each part of its duration, all signals and next commands alike often."""
+    chance = random.Random(seed)
+    kinds = list(islice(cycle((number, then) for then in THEN for number in SIGNALS), count))
+    chance.shuffle(kinds)
+    width = seconds / count
+    return [Kill(number, (part + chance.random()) * width, then) for part, (number, then) in enumerate(kinds)]
+
+
+def end(name: str, kill: Kill, options: list[str]) -> Outcome:
+    """End an `up` at an instant, have the next command clear up, and look for what is left of the cluster."""
+    before, own = traces(name), children()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([*COMMAND, "up", "--name", name, *options], stdout=said, stderr=said)
+        time.sleep(kill.seconds)
+        process.send_signal(kill.number)
+        status = process.wait(PATIENCE)
+    during = traces(name)
+    at_once = {kind: len(during[kind] - before[kind]) for kind in before}
+    state = cluster.read_state(name) if during["records"] else None
+    try:
+        if kill.then == "up":
+            _run("up", name, options)
+            _run("exec", name, ["--", "srun", "hostname"])
+        _run("down", name, [])
+        problem = ""
+    except subprocess.CalledProcessError as error:
+        problem = f"{error}: {error.stderr}"
+    deadline = time.monotonic() + 10
+    left = {"": {""}}
+    while any(left.values()) and time.monotonic() < deadline:
+        reap(children() - own)
+        after = traces(name)
+        left = {kind: after[kind] - before[kind] for kind in before}
+        time.sleep(0.05)
+    found = {kind: sorted(traces) for kind, traces in left.items() if traces}
+    return Outcome(status if status >= 0 else 128 - status, state.phase if state else "", at_once, problem, found)
+
+
+def _run(command: str, name: str, arguments: list[str]) -> None:
+    line = [*COMMAND, command, "--name", name, *arguments]
+    subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE)

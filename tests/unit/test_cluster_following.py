@@ -1,0 +1,73 @@
+"""What `submit` reads of the output of a job: element after element, whole, and no character cut in two."""
+
+from __future__ import annotations
+
+import pytest
+
+from srunbook.cluster import Specification, State
+from srunbook.cluster._following import Output
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Let a cluster hold the logs of an array and of a job, whose content a test changes."""
+    found = {"1": b"", "2": b"", "10": b"", "job": b""}
+
+    def begin(self: Output, part: str) -> None:
+        self.paths[part] = [f"/home/alice/{part.rpartition('_')[2] if '_' in part else 'job'}"]
+
+    monkeypatch.setattr(Output, "_begin", begin)
+    monkeypatch.setattr(Output, "_piece", lambda self, path, offset: found[path.rpartition("/")[2]][offset:])
+    return found
+
+
+def follow(job: str) -> tuple[Output, list[str]]:
+    """Follow a job; return what it is given, too."""
+    told: list[str] = []
+    return Output(State(Specification()), job, "alice", told.append), told
+
+
+def test_elements_are_read_one_after_the_other(files):
+    """Lines of elements that run at once do not mix, and `5_10` comes after `5_2`."""
+    output, told = follow("5")
+    states = {"5_1": "RUNNING", "5_2": "COMPLETED", "5_[10]": "PENDING"}
+    files.update({"1": b"a\n", "2": b"b\n"})
+    assert not output.read(states, last=False)
+    files["1"] += b"c\n"
+    assert output.read(states | {"5_1": "COMPLETED"}, last=False)
+    files["10"] = b"d\n"
+    assert output.read({"5_1": "COMPLETED", "5_2": "COMPLETED", "5_10": "FAILED"}, last=True)
+
+    assert "".join(told) == "==> 1 <==\na\nc\n==> 2 <==\nb\n==> 10 <==\nd\n"
+
+
+def test_a_character_may_come_in_two_pieces(files):
+    """Bytes of one character that arrive apart are one character; a half at the end is shown as such."""
+    output, told = follow("5")
+    text = "\u00e9".encode()
+    for new in (text[:1], text[1:] + b"\n" + text[:1]):
+        files["job"] += new
+        output.read({"5": "RUNNING"}, last=False)
+    assert output.read({}, last=True)
+
+    assert "".join(told) == "\u00e9\n\ufffd"
+
+
+def test_an_element_alone_has_no_title(files):
+    """Of one element that was asked for, the text is that of its log."""
+    output, told = follow("5_1")
+    files["1"] = b"a\n"
+
+    assert output.read({"5_1": "COMPLETED"}, last=True)
+    assert "".join(told) == "a\n"
+
+
+def test_a_part_that_was_requeued_is_read_on(files):
+    """Whoever has ended and begins again writes on."""
+    output, told = follow("5")
+    files["job"] = b"a\n"
+    assert output.read({"5": "PREEMPTED"}, last=False)
+    files["job"] += b"b\n"
+    assert not output.read({"5": "RUNNING"}, last=False)
+
+    assert "".join(told) == "a\nb\n"

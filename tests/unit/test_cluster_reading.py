@@ -1,0 +1,127 @@
+"""A cluster's configuration file is read, and what is wrong in it is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srunbook.cluster import Specification, SpecificationError, State, read_specification, read_state
+
+GOOD = """\
+slurm: 22.05
+nodes:
+  gpu: {count: 2, cpus: 8, memory: 32G, gres: [gpu:a100:4], features: [a100]}
+  fat: {count: 1, cpus: 4, memory: 128G}
+partitions:
+  batch: {nodes: [gpu], default: true, max_time: 04:00:00}
+  long: {nodes: [node3]}
+qos:
+  short: {max_tres_per_user: {gres/gpu: 2}}
+"""
+
+
+def read(folder: Path, text: str, **options: object) -> Specification:
+    path = folder / "cluster.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_specification(path, options)
+
+
+def refused(folder: Path, text: str, **options: object) -> str:
+    with pytest.raises(SpecificationError) as caught:
+        read(folder, text, **options)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_groups_are_counted_through(tmp_path):
+    """Groups of nodes follow each other, and a partition names them by group or by node."""
+    found = read(tmp_path, GOOD)
+
+    assert found.slurm == "22.05"
+    assert found.node_names == ("node1", "node2", "node3")
+    assert [found.nodes_of(one) for one in found.partitions.values()] == [("node1", "node2"), ("node3",)]
+    assert found.group_of("node3").memory_mib == 128 * 1024
+    assert found.default_partition == "batch"
+
+
+def test_options_are_the_same_specification(tmp_path):
+    """What an option says wins over the file, and a cluster of options alone equals one of a file."""
+    text = "slurm: 22.05\nnodes:\n  a: {count: 3}\n"
+
+    assert read(tmp_path, text, slurm="24.11", nodes=2) == read_specification(None, {"slurm": "24.11", "nodes": 2})
+    assert read(tmp_path, "nodes: 2\ncpus: 8\n") == read_specification(None, {"nodes": 2, "cpus": 8})
+    assert read_specification() == Specification()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: 2\npartition: {}\n", "cluster.yaml:2: unknown key 'partition'; did you mean partitions?"),
+        ("nodes:\n  a: {count: 1}\n  b:\n    cuont: 2\n    count: 1\n", ":4: unknown key 'cuont'; did you mean count?"),
+        ("partitions:\n  x:\n    max-time: 01:00:00\n", ":3: unknown key 'max-time'; did you mean max_time?"),
+        ("nodes: 0\n", ":1: nodes is 0. The nodes: a number from 1 to 256"),
+        ("nodes: 257\n", ":1: nodes is 257. The nodes: a number from 1 to 256"),
+        ("nodes:\n  a: {count: 200}\n  b: {count: 57}\n", ":1: the groups have 257 nodes together"),
+        ("nodes: {}\n", ":1: nodes is {}. The nodes"),
+        ("partitions:\n  x:\n    nodes: []\n", ":3: partitions.x.nodes is []. Its nodes"),
+        (
+            "partitions:\n  x:\n    nodes: [node9]\n",
+            ":3: partition x: 'node9': there is no node9. The nodes are node1 to",
+        ),
+        ("partitions:\n  x:\n    nodes: ['node[1']\n", ":3: partition x: 'node[1' is neither a group nor a list"),
+        ("nodes: 2\npartitions:\n  x: {nodes: [node1]}\n", ":2: node2 is in no partition"),
+        ("partitions:\n  x: {default: true}\n  y: {default: true}\n", ":3: x and y are both the default partition"),
+        (
+            "qos:\n  a:\n    max_tres_per_user:\n      gres/gpu:h100: 2\n",
+            ":4: no node has gres/gpu:h100, which qos.a.max_tres_per_user limits; the nodes have gres/gpu",
+        ),
+        ("gpus_per_node: 0\nqos:\n  a: {grp_tres: {gres/gpu: 1}}\n", "the nodes have no generic resources"),
+        ("mounts:\n  /shared: {source: ./none}\n", ":2: there is no folder "),
+        ("mounts:\n  /etc/slurm: {source: .}\n", ":2: /etc/slurm: the machine needs that place itself"),
+        ("mounts:\n  /a/../etc: {source: .}\n", ":2: /a/../etc: the machine needs that place itself"),
+        ("environments:\n  torch: ./none\n", "none is no Python environment: there is no "),
+        ("accounts:\n  a: {parent: b}\n  b: {parent: a}\n", ":2: account a is part of itself, by its parents"),
+        ("accounts:\n  a: {}\nusers:\n  eve: {accounts: [b]}\n", ":4: there is no account 'b'; there are a"),
+        ("qos:\n  short: {preempt: [shrt]}\n", ":2: there is no QOS 'shrt'; did you mean short?"),
+        ("partitions:\n  x:\n    options: {QOS: short}\n", ":2: there is no QOS 'short'; there are normal"),
+        ("slurm.conf: |\n  NodeName=x CPUs=1\n", ":1: slurm.conf has NodeName=x: write it under nodes"),
+        ("cpus: 4\nnodes:\n  a: {count: 1}\n", ":1: cpus is for nodes that are all alike"),
+        ("nodes:\n  a: {count: 1, gres: [gpu:a100:2, gpu:2]}\n", ":2: gpu has a type in one place and none in another"),
+        ("slurm: 19.05\n", ":1: unknown generation of Slurm '19.05'"),
+        ("nodes: 1\nnodes: 2\n", ":2: while constructing a mapping found duplicate key"),
+        ("packages: [--help]\n", ":1: packages[0] is '--help'"),
+        ("users:\n  ../x: {}\n", ":2: '../x' is no name for one of users"),
+        ("users:\n  alice: {admin: 1}\n", ":2: users.alice.admin is 1. What the user may change in Slurm."),
+    ],
+    ids=lambda value: "-".join(value.split())[:40] if ":" in value[:20] else None,
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, text, said):
+    """Each mistake is named with file and line, what was found and what is meant or allowed."""
+    assert said in refused(tmp_path, text)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path):
+    """Two mistakes make two lines."""
+    assert refused(tmp_path, "nods: 2\nqoss: {}\n").splitlines() == [
+        "cluster.yaml:1: unknown key 'nods'; did you mean nodes?",
+        "cluster.yaml:2: unknown key 'qoss'; did you mean qos?",
+    ]
+
+
+def test_relative_folders_begin_at_the_file(tmp_path):
+    """A mount with a relative path is found beside the file, wherever the command is started."""
+    (tmp_path / "data").mkdir()
+    found = read(tmp_path, "mounts:\n  /shared: {source: ./data, writable: true}\n")
+
+    assert found.mounts["/shared"].source == str(tmp_path / "data")
+
+
+def test_the_record_has_the_whole_specification(tmp_path, monkeypatch):
+    """What is recorded of a cluster is read back as it was, with groups, and without the file."""
+    specification = read(tmp_path, GOOD + "name: kept\nslurm.conf: |\n  MaxArraySize=10\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    state = State(specification)
+    state.folder.mkdir(parents=True)
+    state.save()
+
+    assert read_state("kept").specification == specification

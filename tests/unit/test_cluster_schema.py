@@ -1,0 +1,101 @@
+"""The schema of a cluster's file and the table of its fields are those of the model, and the examples keep to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+from support.kept import ROOT, below, kept_in_step, table
+
+from srunbook import cluster
+from srunbook.cli.cluster import command as cli
+from srunbook.cluster import ClusterStatus, Specification, _description, _mistakes, read_specification
+from srunbook.cluster import _sections as sections
+from srunbook.cluster._description import LimitStatus, NodeStatus, PluginStatus, Told
+
+EXAMPLES = sorted((ROOT / "examples" / "clusters").glob("*.yaml"))
+SECTIONS = {
+    "nodes.NAME": sections.NodeGroup,
+    "partitions.NAME": sections.Partition,
+    "preemption": sections.Preemption,
+    "qos.NAME": sections.Qos,
+    "accounts.NAME": sections.Account,
+    "users.NAME": sections.User,
+    "mounts.PATH": sections.Mount,
+}
+PARTS = {"plugins": PluginStatus, "limits": LimitStatus, "nodes[]": NodeStatus}
+SAID = ("partitions", "preemption", "accounts", "users")
+"""Sections whose description says what they hold by default."""
+
+
+def test_schema_is_published(pytestconfig):
+    """The schema on the site is that of the model, and the one that the command shows."""
+    shown = CliRunner().invoke(cli, ["schema"]).stdout
+    path = ROOT / "docs" / "_static" / "cluster.schema.json"
+    kept_in_step(path, shown, pytestconfig.getoption("--record"), __file__)
+
+    assert json.loads(shown) == cluster.schema()
+
+
+def test_table_of_fields(pytestconfig):
+    """The table of fields on the site is that of the model."""
+    text = table([*_mistakes.keys(Specification).items(), *below(SECTIONS)], SAID)
+    kept_in_step(ROOT / "docs" / "reference" / "cluster-schema.csv", text, pytestconfig.getoption("--record"), __file__)
+
+
+def test_form_of_status(pytestconfig):
+    """The schema and the table of what `status --json` prints are those of the model."""
+    record = pytestconfig.getoption("--record")
+    text = json.dumps(cluster.status_schema(), indent=2) + "\n"
+    kept_in_step(ROOT / "docs" / "_static" / "cluster-status.schema.json", text, record, __file__)
+    whole = [(info.alias or name, info) for name, info in ClusterStatus.model_fields.items() if info.examples]
+    rows = table([*whole, *below(PARTS)], ["schema"])
+    kept_in_step(ROOT / "docs" / "reference" / "cluster-status.csv", rows, record, __file__)
+
+
+def test_every_part_of_status_is_in_the_table():
+    """No model of a part of `status --json` is left out of the table."""
+    models = {value for value in vars(_description).values() if isinstance(value, type) and issubclass(value, Told)}
+
+    assert models - {Told, ClusterStatus} == set(PARTS.values())
+
+
+def test_every_section_is_in_the_table():
+    """No model of a section is left out of the table."""
+    models = {value for value in vars(sections).values() if isinstance(value, type) and value.__name__[0].isupper()}
+    models = {model for model in models if issubclass(model, sections.Section) and model is not sections.Section}
+
+    assert models == set(SECTIONS.values())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_valid(path: Path):
+    """Each example is a cluster, keeps to the schema, and names the schema in its first line for an editor."""
+    values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(cluster.schema())
+
+    assert list(jsonschema.Draft202012Validator(cluster.schema()).iter_errors(values)) == []
+    assert read_specification(path).node_names
+    assert path.read_text(encoding="utf-8").startswith(f"# yaml-language-server: $schema={cluster.SCHEMA_URL}\n")
+
+
+@pytest.mark.parametrize(
+    ("values", "right"),
+    [
+        ({"nodes": {"a": {"count": 1}}}, True),
+        ({"slurm": 22.05, "slurm.conf": "MaxArraySize=10\n"}, True),
+        ({"nodes": {"a": {}}}, False),
+        ({"nodes": 257}, False),
+        ({"partitions": {"x": {"nodes": []}}}, False),
+        ({"partition": {}}, False),
+        ({"users": {"Root": {}}}, False),
+    ],
+    ids=["groups", "number-as-generation", "no-count", "257-nodes", "no-nodes", "unknown-key", "bad-name"],
+)
+def test_schema_marks_what_the_command_refuses(values, right):
+    """What an editor marks by the schema is what the command refuses, where one field is wrong by itself."""
+    assert (list(jsonschema.Draft202012Validator(cluster.schema()).iter_errors(values)) == []) == right

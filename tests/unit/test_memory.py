@@ -1,0 +1,135 @@
+"""Bytes on each rank, by formula; tests/simulation/test_does_not_fit.py compares them with what torch holds."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srunbook import memory
+from srunbook.cli import main
+
+MIXED = memory.PRECISIONS["mixed"]
+SHAPES = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=6)
+
+
+def test_a_model_of_seven_billion() -> None:
+    """With AdamW, 16 bytes for each parameter in 32 bits and 8 in 16; a sixteenth of it on each of 16."""
+    seven = memory.read_count("7B")
+
+    assert memory.whole(seven, MIXED, "adamw").total == 112_000_000_000
+    assert memory.whole(seven, memory.PRECISIONS["bf16"], "adamw").total == 56_000_000_000
+    assert memory.whole(seven, MIXED, "adamw").divided(16).total == 7_000_000_000
+    assert memory.whole(seven, MIXED, "sgd").optimizer == 0
+
+
+def test_padding() -> None:
+    """Thirteen rows on four ranks: each holds four, and the optimizer of the last one keeps a single one."""
+    needs = [memory.fully_sharded([(13, 10)], MIXED, "momentum", ranks=4, rank=rank) for rank in range(4)]
+
+    assert [need.parameters for need in needs] == [160, 160, 160, 160]
+    assert [need.gradients for need in needs] == [160, 160, 160, 160]
+    assert [need.optimizer for need in needs] == [160, 160, 160, 40]
+
+
+def test_fewer_rows_than_ranks() -> None:
+    """A rank without a row still pads."""
+    need = memory.fully_sharded([(2, 3)], MIXED, "adamw", ranks=5, rank=4)
+
+    assert need == memory.Need(12, 12, 0)
+
+
+@given(SHAPES, st.integers(1, 9))
+def test_ranks_together_hold_the_model(shapes: list[list[int]], ranks: int) -> None:
+    """The optimizer's numbers add up to those of one process, and padding adds less than a row for each rank."""
+    needs = [memory.fully_sharded(shapes, MIXED, "adamw", ranks=ranks, rank=rank) for rank in range(ranks)]
+    one = memory.fully_sharded(shapes, MIXED, "adamw", ranks=1, rank=0)
+    rows = memory.fully_sharded([[1, *shape[1:]] for shape in shapes], MIXED, "adamw", ranks=1, rank=0)
+
+    assert sum(need.optimizer for need in needs) == one.optimizer
+    assert len({(need.parameters, need.gradients) for need in needs}) == 1
+    assert 0 <= sum(need.parameters for need in needs) - one.parameters < ranks * rows.parameters
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7X", "-1", "0", "1.0000001K", "1e9", "7 B", "٣", "9" * 30, "0.5", "1" + "0" * 17 + ".000000000001"]
+)
+def test_a_count_that_is_none(text: str) -> None:
+    """What is no number of parameters is refused and named."""
+    with pytest.raises(ValueError, match=r"expected|write"):
+        memory.read_count(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ranks": 0}, "ranks is 0: expected at least 1"),
+        ({"rank": 4}, "rank 4 is not one of 4 ranks: expected 0 to 3"),
+        ({"optimizer": "adamx"}, "unknown optimizer 'adamx': choose one of sgd, momentum, adamw"),
+        ({"shapes": [()]}, "is not the shape of a parameter"),
+        ({"shapes": [(3, 0)]}, "is not the shape of a parameter"),
+    ],
+)
+def test_bad_arguments(change: dict[str, object], said: str) -> None:
+    """Each is named, with what was expected."""
+    good = {"shapes": [(3, 3)], "precision": MIXED, "optimizer": "adamw", "ranks": 4, "rank": 0}
+    with pytest.raises(ValueError, match=said):
+        memory.fully_sharded(**(good | change))  # type: ignore[arg-type]
+
+
+def test_command() -> None:
+    """The command prints a table and nothing else."""
+    result = CliRunner().invoke(main, ["memory", "7B", "--gpus", "16", "--sharing", "8", "--precision", "bf16"])
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "GB on each GPU           parameters  gradients  optimizer  together",
+        "DDP, each GPU holds all       14.00      14.00      28.00     56.00",
+        "FSDP, 8 share a copy           1.75       1.75       3.50      7.00",
+    ]
+
+
+def test_command_keeps_columns_apart() -> None:
+    """However large the figures are, two spaces or more part them."""
+    result = CliRunner().invoke(main, ["memory", "1000000T"])
+
+    assert result.stdout.splitlines()[1].split("  ")[1:] == [
+        "4000000000.00",
+        "4000000000.00",
+        "8000000000.00",
+        "16000000000.00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["7X"], "'7X' is not a number of parameters: write 7B, 350M or 124439808"),
+        (["7B", "--gpus", "16", "--sharing", "3"], "16 GPUs do not divide into groups of 3"),
+        (["7B", "--gpus", "0"], "0 is not in the range"),
+    ],
+)
+def test_command_refuses(arguments: list[str], said: str) -> None:
+    """Bad input ends with status 2, and standard output stays empty."""
+    result = CliRunner().invoke(main, ["memory", *arguments])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_activations_of_a_block() -> None:
+    """Half as many bytes in 16 bits but for the few in 32; tensor parallelism keeps two of sixteen rows whole."""
+    tokens, width, heads = 8 * 1024, 1024, 16
+    few = 4 * (4 + heads)
+    block = {size: memory.block_activations(8, 1024, width, heads, size=size) for size in (2, 4)}
+
+    assert block == {size: tokens * (16 * width * size + few) for size in (2, 4)}
+    four = memory.block_activations(8, 1024, width, heads, size=2, ranks=4)
+    assert four == tokens * (2 * width * 2 + (14 * width * 2 + few) // 4)
+
+
+def test_activations_refuse() -> None:
+    """A number below 1 is named."""
+    with pytest.raises(ValueError, match="heads is 0: expected at least 1"):
+        memory.block_activations(1, 1, 1, 0, size=4)
