@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from srunbook.checkpoint import CheckpointError, Checkpoints, Shard, _files
+from srunbook.checkpoint._manifest import seal
 
 
 def bits(array):
@@ -127,6 +128,20 @@ def test_checkpoints_of_earlier_versions(checkpoints):
     assert {name: bits(array) for name, array in restored.tensors.items()} == {
         name: bits(array) for name, array in NUMPY.items()
     }
+
+
+def test_checkpoint_of_a_newer_version(checkpoints):
+    """A manifest of a newer version is an error that names both; older steps are not taken, and nothing is moved."""
+    for step in (1, 2):
+        checkpoints.save(step, NUMPY)
+    manifest = checkpoints.directory / "step-0000000002" / "manifest.json"
+    content = json.loads(manifest.read_text())["content"] | {"version": 2}
+    manifest.write_bytes(seal(content))
+    before = sorted(path for path in checkpoints.directory.rglob("*"))
+
+    with pytest.raises(CheckpointError, match="has version 2 of the format, and this srunbook reads version 1"):
+        checkpoints.restore()
+    assert sorted(path for path in checkpoints.directory.rglob("*")) == before
 
 
 def test_large_arrays(checkpoints, background):

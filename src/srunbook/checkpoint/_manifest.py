@@ -96,9 +96,16 @@ def load_manifest(data: bytes, what: str) -> Manifest:
     """Read a manifest from its sealed text, and check that it describes a checkpoint.
 
     Raises:
+        CheckpointError: A newer version of srunbook wrote it, which this one cannot read.
         DamagedError: It is not what was written, or does not describe a checkpoint.
     """
     content = unseal(data, what)
+    version = content.get("version")
+    if content.get("format") == FORMAT and isinstance(version, int) and version > VERSION:
+        raise CheckpointError(
+            f"{what} has version {version} of the format, and this srunbook reads version {VERSION}. Nothing was "
+            "changed. Install the newer srunbook that wrote it, or move this step away to resume from an older one"
+        )
     with _Form(what):
         if content["format"] != FORMAT or content["version"] != VERSION:
             form = f"{short(content['format'])} version {short(content['version'])}"
