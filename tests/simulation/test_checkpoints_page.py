@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support import forked
-from support.comparing import Mask
 from support.reader import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +21,6 @@ FULL = pytest.mark.full
 
 EXACT = 1e-5
 """Largest relative difference of a loss: the same numbers, added in another order."""
-
-MASKS = (Mask(r"(loss \d\.\d{4})\d+", r"\1<n>", "processors round in different ways"),)
 
 Start = Callable[..., list[float]]
 
@@ -108,4 +105,4 @@ def test_commands_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.M
     assert [len(losses(run.text)) for run in runs] == [3, 3]
     if name == "with_orbax.py":
         assert losses(both.text) == pytest.approx(momentum_descent(6), rel=EXACT)
-    reader.compare(EXAMPLES / name, both, lambda line: "loss" in line, MASKS)
+    reader.compare(EXAMPLES / name, both, lambda line: "loss" in line, ())

@@ -230,7 +230,6 @@ def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
 
 
 MASKS = (
-    Mask(r"(loss \d+\.\d{4})\d+", r"\1", "processors round in different ways"),
     Mask(r"host=\S+", "host=<host>", "a plain process says the name of its machine"),
     Mask(r"\b\d+\.\d+ ms\b", "<n> ms", "machines are not equally fast"),
 )

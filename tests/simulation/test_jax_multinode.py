@@ -125,7 +125,6 @@ MASKS = (
     Mask(r"job=\d+", "job=<id>", "a fresh number for each job"),
     Mask(r"params=\w+", "params=<hash>", "processors round in different ways"),
     Mask(r"loss=[\d.]+", "loss=<n>", "processors round in different ways"),
-    Mask(r"(loss \d\.\d{4})\d+", r"\1<n>", "processors round in different ways"),
     Mask(r"[\d.]+ ms", "<t> ms", "times differ from run to run"),
     Mask(r"\d+% of", "<n>% of", "it is a ratio of two times"),
 )

@@ -88,3 +88,16 @@ def test_comparison_of_unordered_lines():
     assert compare(["a", "b"], ["b", "a"], ordered=False) is None
     assert compare(["a", "b"], ["b", "a"]) is not None
     assert compare(["a", "b"], ["b"], ordered=False) is not None
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_comparison_of_numbers(ordered):
+    """Numbers with a fraction agree within 1 %, line by line; counts, versions and addresses have to be the same."""
+    recorded = ["step 10: loss 0.2948003, rate 1.00e-03", "step 20: loss 0.1"]
+    printed = ["step 10: loss 0.2949", "step 20: loss 0.1005"]
+    printed[0] += ", rate 1.001e-03"
+
+    assert compare(recorded, printed, ordered=ordered) is None
+    assert "+step 20: loss 0.102" in compare(recorded, [printed[0], "step 20: loss 0.102"], ordered=ordered)
+    for one, other in (("step 100", "step 101"), ("torch 2.13.0", "torch 2.13.1"), ("10.77.0.200", "10.77.0.201")):
+        assert compare([one], [other], ordered=ordered) is not None

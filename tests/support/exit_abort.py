@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.agent_exit import without_agent_exit
+from support.library_lines import program_lines
 
 LABEL = r"^(?:\d+: )?"
 """What `srun --label` puts before each line."""
@@ -34,7 +34,7 @@ def aborted_at_exit(output: str) -> bool:
     A thread of gloo still held tensors of the last collective when Python was shutting down: the page
     `docs/troubleshooting/torch-abort-at-exit.md` explains it. Any other line about an error makes this False.
     """
-    lines = without_agent_exit(line.rstrip() for line in output.splitlines())
+    lines = program_lines(line.rstrip() for line in output.splitlines())
     wrong = [line for line in lines if WRONG.search(line) and not FOLLOWS.search(line)]
     return (
         bool(wrong)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from recording_files import Recording, read_recording, recording_path, write_recording
-from support.agent_exit import without_agent_exit
 from support.comparing import Mask, compare
 from support.greetings import without_greetings
+from support.library_lines import program_lines
 
 from srunbook.cluster import FinishedJob, State
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -38,7 +38,6 @@ MASKS = (
     Mask(r"\b[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", "<log> ", "time and thread of a log line of JAX"),
     Mask(r"\[W\d{4} [\d:.]+ ", "[W<time> ", "time of a warning of PyTorch"),
     Mask(r"\bparams=[0-9a-f]+\b", "params=<hash>", "sums over a network round in the order of arrival"),
-    Mask(r"(loss[ =]\d+\.\d{4})\d+", r"\1", "sums over a network round in the order of arrival"),
     Mask(r"\b\d+\.\d+ ?(s|ms)\b", r"<duration> \1", "how long something took"),
 )
 
@@ -86,27 +85,6 @@ FRAMES = re.compile(r" *(\d+: )?(frame #\d+: |<omitting python frames>$|Exceptio
 
 GENERATION_LINES = re.compile(r"\s*$|(JobId|   \w+)=")
 """Lines that differ between generations: of `scontrol show job`."""
-
-CONNECTIONS = re.compile(r" *(\d+:).*\[c10d\] The hostname of the client socket cannot be retrieved")
-"""What PyTorch prints for a connection where addresses have no names; on a busy machine it connects once more."""
-
-
-def connections_once(lines: Sequence[str]) -> list[str]:
-    """Keep the first of these lines of each task: whether it comes counts, and not how often.
-
-    >>> line = "[c10d] The hostname of the client socket cannot be retrieved"
-    >>> connections_once([f"0: {line}", f"1: {line}", f"0: {line}", "0: end"])[2:]
-    ['0: end']
-    """
-    seen: set[str] = set()
-    kept = []
-    for line in lines:
-        found = CONNECTIONS.match(line)
-        if not found or found[1] not in seen:
-            kept.append(line)
-        if found:
-            seen.add(found[1])
-    return kept
 
 
 @dataclass(frozen=True)
@@ -179,18 +157,12 @@ class Proof:
         """In what a job differs from the recording of its script, as far as it is comparable."""
         if recording.source_sha256 != hashlib.sha256(script.read_bytes()).hexdigest():
             return "the recording is of another version of the script"
-        printed, recorded = (without_greetings(x) for x in (job.output.splitlines(), recording.output))
-        printed, recorded = connections_once(printed), connections_once(recorded)
+        printed, recorded = (program_lines(without_greetings(x)) for x in (job.output.splitlines(), recording.output))
         if recording.versions["slurm"].rsplit(".", 1)[0] != self.state.root["slurm"].rsplit(".", 1)[0]:
-            own = (GENERATION_LINES, CONNECTIONS)
-            printed, recorded = (
-                [x for x in lines if not any(y.match(x) for y in own)] for lines in (printed, recorded)
-            )
+            printed, recorded = ([x for x in lines if not GENERATION_LINES.match(x)] for lines in (printed, recorded))
         text = script.read_text(encoding="utf-8")
         masks = MASKS + (TORCHRUN_MASKS if "torchrun" in text else ()) + (GLOO_MASKS if "BACKEND=gloo" in text else ())
         masks += LIGHTNING_MASKS if script.parent.name == "lightning" else ()
-        if "torchrun" in text:
-            printed = without_agent_exit(printed)
         if script.parent.name == "does_not_fit":
             masks += SIXTEEN_BITS_MASKS
             printed, recorded = ([x for x in lines if SIXTEEN_BITS_LINES.match(x)] for lines in (printed, recorded))
@@ -222,7 +194,7 @@ class Proof:
             also = sorted([*others, here], key=lambda item: item["slurm"])
             write_recording(path, replace(earlier, also=also))
             return
-        assert without_agent_exit(job.output.splitlines()) == job.output.splitlines(), (
+        assert "RendezvousConnectionError" not in job.output, (
             "an agent of torchrun came too late to close the rendezvous and said so: record this script again"
         )
         also = earlier.also if earlier and earlier.source_sha256 == sha256 else []

@@ -22,17 +22,11 @@ from pathlib import Path
 from recording_files import Recording, RecordingError, read_recording, recording_path, write_recording
 from support.comparing import Mask, compare
 from support.greetings import without_greetings
+from support.library_lines import is_library_line
 
 from srunbook import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-
-NOISE = re.compile(
-    r"^(\[\d\] )?\s*(@ +0x|frame #\d+: |<omitting python frames>$|Exception raised from (recv|send)|"
-    r"\[W\d{4} \S+ TCPStore\.cpp:\d+\] \[c10d\] (recv|send)\w+ failed on |\*\*\*|RPC: /xla\.coordination|$)"
-)
-"""Lines that come or stay away by chance: stack traces of C++, the call of torch's store that found nobody, XLA's last
-call, nothing."""
 
 
 @dataclass(frozen=True)
@@ -252,5 +246,7 @@ class Reader:
             return " ".join(named.split())  # the width of a column follows from its numbers
 
         known = set(map(shape, printed))
-        unknown = [line for line in recorded if not keep(line) and not NOISE.search(line) and shape(line) not in known]
+        unknown = [
+            line for line in recorded if not keep(line) and not is_library_line(line) and shape(line) not in known
+        ]
         return "recorded, but not printed:\n" + "\n".join(unknown) if unknown else None
