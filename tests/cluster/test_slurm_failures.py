@@ -45,6 +45,7 @@ SEEN = {
 ERRORS = r"^\w+: (?:error|fatal): "
 
 MASKS = (
+    Mask(r"\*\*\* STEP \S+ ON", "*** JOB <id> ON", "a step says so as well, if it had begun on its node"),
     Mask(r"\b(Job|job|JOB|STEP|StepId=) ?\d+(\.\d+)?", r"\1 <id>", "Slurm numbers jobs as they come"),
     Mask(r"\b(job)\d{5}\b", r"\1<id>", "the job's number is part of its folder"),
     Mask(r"\bnode\d\b", "<node>", "Slurm takes whichever nodes are idle"),
@@ -86,7 +87,8 @@ def run(site: State, source: Path, *, hurry: bool) -> Run:
         return Run(result.stdout + result.stderr, result.returncode)
     job, folder = submit(site, source)
     if source == TIME_LIMIT and hurry:
-        cluster.capture(site, ["bash", "-c", f"until squeue --jobs={job} | grep -w R; do sleep 1; done"], timeout=60)
+        steps = f"until squeue --steps --jobs={job} | grep -wF {job}.0; do sleep 1; done"
+        cluster.capture(site, ["bash", "-c", steps], timeout=300)
         cluster.capture(site, ["scontrol", "update", f"JobId={job}", "EndTime=now"], user=None)
     return await_end(site, job, folder)[0]
 
