@@ -76,15 +76,13 @@ def python(session: nox.Session, *arguments: str, **options: object) -> None:
 
 
 def pytest(session: nox.Session, *places: str, workers: int = 0, only: str = "") -> None:
-    """Run tests: those in the places given after `--`, or else in these.
+    """Run tests: those in the places given after `--`, or else in these. What fails has a second look, alone.
 
     Several workers share the modules, for many tests wait half of their time. What each test took is left in build/.
     """
     given = any(not argument.startswith("-") and "/" in argument for argument in session.posargs)
-    options = ["-n", str(workers), "--dist", "loadscope"] if workers and not given else []
-    options += ["-m", only] if only else []
-    options += [f"--junitxml=build/junit/{session.name}.xml"]
-    python(session, "-m", "pytest", *options, *session.posargs, *([] if given else places))
+    gate = ["tests/gate.py", "run", session.name, f"--workers={0 if given else workers}", "--"]
+    python(session, *gate, *(["-m", only] if only else []), *session.posargs, *([] if given else places))
 
 
 @nox.session
@@ -100,12 +98,23 @@ def docs(session: nox.Session) -> None:
         python(session, "-m", "sphinx_autobuild", *watched, *ignored, *others, *options)
         return
     report = SITE.with_name("site-included.json")
-    report.unlink(missing_ok=True)
+    failed = SITE.with_name("failed-example.txt")  # gallery_guard writes it
+    for left in (report, failed):
+        left.unlink(missing_ok=True)
+    sphinx = ["-m", "sphinx", "-j1", *session.posargs, *options]
     try:
-        python(session, "-m", "sphinx", "-j1", *session.posargs, *options)
+        try:
+            python(session, *sphinx)
+        except Exception:
+            if not failed.exists():
+                raise
+            session.log("an example failed: a second look, in a fresh process")
+            python(session, *sphinx)
         if not report.exists():
             session.error("Sphinx ended with status 0 but did not finish: did an example end the process?")
-        python(session, "-m", "pytest", "--quiet", "-m", "built", "tests/site")
+        python(session, "tests/gate.py", "run", session.name, "--", "--quiet", "-m", "built", "tests/site")
+        if failed.exists():
+            python(session, "tests/gate.py", "flaky", session.name, failed.read_text(encoding="utf-8"))
     except Exception:
         # A page that was read is not read again, and so would not be complained about again.
         (ROOT / "build" / "doctrees" / "environment.pickle").unlink(missing_ok=True)

@@ -154,6 +154,7 @@ def run_gallery(app: Sphinx) -> None:
     root = Path(app.srcdir).parent
     arguments, folder = list(sys.argv), Path.cwd()
     hashes = {driver: current_hash(root, driver) for driver in drivers(root)}
+    failed = Path(app.outdir).with_name("failed-example.txt")
     try:
         with watching(root / "examples") as started:
             gen_gallery.generate_gallery_rst(app)
@@ -162,6 +163,12 @@ def run_gallery(app: Sphinx) -> None:
             f"the example {sys.argv[0]} called sys.exit({error.code!r}), which would end the build without a site: "
             "let an example end at its last line, and raise an exception or assert where it must fail"
         ) from None
+    except Exception as error:
+        driver = Path(sys.argv[0])
+        if driver in hashes:  # the session of the docs has a second look, and reports this if it then passes
+            first = next(iter(str(error).strip().splitlines()), "")
+            write_whole(failed, f"{driver.relative_to(root)}: {type(error).__name__}: {first}")
+        raise
     finally:
         sys.argv[:] = arguments
         os.chdir(folder)

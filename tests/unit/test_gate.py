@@ -1,0 +1,108 @@
+"""What the gate lets through: a test that fails once is reported, one that fails twice is red."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GATE = Path(__file__).resolve().parents[1] / "gate.py"
+
+ONCE = """
+from pathlib import Path
+
+def test_once():
+    before = Path("seen").exists()
+    Path("seen").touch()
+    assert before, "the port is taken"
+"""
+
+RED = "def test_always(): raise OSError('the disk is full')\n"
+
+GREEN = "def test_fine(): pass\n"
+
+SIX = """
+import pytest
+
+@pytest.mark.parametrize("case", range(6))
+def test_each(case, tmp_path_factory):
+    from pathlib import Path
+    before = Path(f"seen{case}").exists()
+    Path(f"seen{case}").touch()
+    assert before
+"""
+
+GONE = """
+from pathlib import Path
+import pytest
+
+def test_gone():
+    if Path("seen").exists():
+        pytest.skip("not today")
+    Path("seen").touch()
+    raise OSError("the port is taken")
+"""
+
+
+def gate(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run the gate in a folder; return its exit status and what it printed."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, str(GATE), *arguments]
+    result = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_red_once_and_then_green_is_reported_and_passes(tmp_path, workers):
+    """The name and the first line of the error are printed, and kept for the summary."""
+    (tmp_path / "test_a.py").write_text(ONCE + GREEN)
+
+    status, printed = gate(tmp_path, "run", "unit", f"--workers={workers}", "--", "test_a.py")
+
+    line = "test_a.py::test_once: AssertionError: the port is taken"
+    assert (status, f"flaky: {line}\n" in printed) == (0, True), printed
+    assert json.loads((tmp_path / "build" / "flaky.json").read_text()) == {"unit": [line]}
+    status, printed = gate(tmp_path, "summary", "lint:61:0", "unit:7:0")
+    assert status == 0
+    assert [" ".join(text.split()) for text in printed.splitlines()[-4:]] == [
+        "lint 1:01 0 0 0",
+        "unit 0:07 1 0 1",
+        f"flaky: {line}",
+        "green",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (RED + GREEN, "failed: test_a.py::test_always: OSError: the disk is full"),
+        (SIX, "red: 6 tests failed; at most 5 have a second look"),
+        (GONE, "failed: test_a.py::test_gone: OSError: the port is taken"),
+        ("import nowhere", "failed: test_a"),
+    ],
+    ids=["always red", "six at first", "skipped at the second look", "cannot be imported"],
+)
+def test_what_stays_red(tmp_path, text, said):
+    """The exit status is not 0, and the summary names what failed."""
+    (tmp_path / "test_a.py").write_text(text)
+
+    status, printed = gate(tmp_path, "run", "unit", "--", "test_a.py")
+    assert status != 0, printed
+    assert "flaky:" not in printed
+    summary, more = gate(tmp_path, "summary", f"unit:7:{status}")
+    assert summary == 1
+    assert more.splitlines()[-1] == "red: unit"
+    assert said in printed + more
+
+
+def test_a_green_run_forgets_what_was_flaky(tmp_path):
+    """A later run that is green at once leaves no name behind."""
+    (tmp_path / "test_a.py").write_text(ONCE)
+
+    for _ in range(2):
+        assert gate(tmp_path, "run", "unit", "--", "test_a.py")[0] == 0
+    assert json.loads((tmp_path / "build" / "flaky.json").read_text()) == {"unit": []}
