@@ -382,7 +382,6 @@ def test_as_many_devices_as_fit(ranks):
     after = """
 info = initialize_distributed(cpu_devices=8, timeout=60)
 say(everywhere=info.global_device_count, limits=resource.getrlimit(resource.RLIMIT_NOFILE))
-together()
 """
     result, said = ranks(few + after)
 
