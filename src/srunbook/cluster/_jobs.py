@@ -18,7 +18,7 @@ from srunbook.slurm import SacctRow, ask_accounting, is_over, queue_states
 FIELDS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
 """Columns of sacct that a job's row shows."""
 
-PATIENCE = 30.0
+PATIENCE = 300.0
 """Seconds to wait for final rows: many clusters may share a machine."""
 
 
@@ -131,13 +131,16 @@ def account(state: State, job: str) -> list[dict[str, str]]:
 
 def _account(state: State, job: str, parts: Collection[str] = ()) -> list[SacctRow]:
     """Ask until the rows are final and name all parts of the job that were seen; one may come after the others."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE
     while True:
-        found = ask_accounting(job, asking(state), more=["JobName"], patience=30.0)
+        found = ask_accounting(job, asking(state), more=["JobName"], patience=PATIENCE)
         if found.problem:
             raise ClusterError(found.problem)
-        if set(parts) <= {row.columns["JobID"] for row in found.last} or time.monotonic() > deadline:
+        missing = set(parts) - {row.columns["JobID"] for row in found.last}
+        if not missing:
             return found.last
+        if time.monotonic() > deadline:
+            raise ClusterError(f"accounting had no rows of {', '.join(sorted(missing))} after {PATIENCE:.0f} s")
         time.sleep(0.3)
 
 

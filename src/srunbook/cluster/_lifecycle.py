@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from srunbook.cluster._cache import make_folder
 from srunbook.cluster._configuration import choose_plugins
-from srunbook.cluster._daemons import await_idle, node_states, start_daemons
+from srunbook.cluster._daemons import await_idle, dead_daemons, node_states, start_daemons
 from srunbook.cluster._errors import ClusterError, TrustError
 from srunbook.cluster._faults import shape_link
 from srunbook.cluster._groups import limit_processors, make_groups
@@ -90,7 +90,8 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
             say(f"the cluster comes up without the image {image.name}, which only container scripts need: {error}")
     with locked(specification.name):
         earlier = read_state(specification.name)
-        if earlier and earlier.alive and earlier.phase == "ready":
+        dead = dead_daemons(earlier) if earlier and earlier.alive and earlier.phase == "ready" else None
+        if earlier and dead == []:
             if earlier.specification != specification:
                 raise ClusterError(
                     f"cluster {specification.name!r} is up with other settings: `srunbook cluster down` first, "
@@ -98,7 +99,9 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
                 )
             say(f"cluster {specification.name!r} is up already")
             return earlier
-        if destroy(specification.name):
+        if dead:
+            say(f"no longer running: {', '.join(dead)}; the cluster boots again, without the jobs and files it had")
+        if destroy(specification.name) and not dead:
             say("cleared away what an interrupted start had left behind")
         started = time.monotonic()
         state = State(specification, root=asdict(root))

@@ -159,7 +159,7 @@ def _await_ready(process: subprocess.Popen[str], log: Path) -> None:
         raise ClusterError(f"{log.name} did not come up: {said or 'it said nothing'}")
 
 
-def destroy(name: str, *, timeout: float = 20.0) -> bool:
+def destroy(name: str, *, timeout: float = 120.0) -> bool:
     """End every process of a cluster, and with them its namespaces, interfaces and mounts; then its cgroups and files.
 
     All of it is found by the cluster's folder, so a record that is broken or names something else does no harm.
