@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 ENV = ROOT / ".nox" / "env"
 PYTHON = str(ENV / "bin" / "python")
+WHEELS = ROOT / ".nox" / "wheelhouse"
 SITE = ROOT / "build" / "site"
 
 try:
@@ -45,7 +46,7 @@ GROUPS = ["docs", "tests", "browser", "lint"]
 SCRIPTS = [".ci/run", "scripts/**/*.sh", "slurm/**/*.sbatch", "examples/**/*.sbatch", "examples/**/*.sh"]
 SCHEMAS = {
     "vendor.citation-file-format": "CITATION.cff",
-    "vendor.github-workflows": ".github/workflows/checks.yml",
+    "vendor.github-workflows": ".github/workflows/*.yml",
     "vendor.readthedocs": ".readthedocs.yaml",
 }
 
@@ -55,19 +56,27 @@ def environment(session: nox.Session) -> None:
     sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + sys.version.encode()).hexdigest()
     stamp = ENV / "made-from.sha256"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return
-    session.log("making the environment in .nox/env (about 2 GB, once)")
-    shutil.rmtree(ENV, ignore_errors=True)
-    venv.EnvBuilder(with_pip=True).create(ENV)
-    pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    session.run(*pip, "--upgrade", "pip", silent=True)
-    if os.environ.get("UV_TORCH_BACKEND"):  # uv knows PyTorch's index of CPU builds
-        session.run(*pip, "uv")
-        session.run(PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "-c", "constraints.txt", "torch")
-    groups = [f"--group={group}" for group in GROUPS]
-    session.run(*pip, "-c", "constraints.txt", "--editable", f".[{EXTRAS}]", *groups)
-    stamp.write_text(wanted)
+    pip = [PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    if not stamp.exists() or stamp.read_text() != wanted:
+        session.log("making the environment in .nox/env (about 2 GB, once)")
+        shutil.rmtree(WHEELS, ignore_errors=True)
+        shutil.rmtree(ENV, ignore_errors=True)
+        venv.EnvBuilder(with_pip=True).create(ENV)
+        session.run(*pip, "install", "--upgrade", "pip", silent=True)
+        if os.environ.get("UV_TORCH_BACKEND"):  # uv knows PyTorch's index of CPU builds
+            session.run(*pip, "install", "uv")
+            session.run(PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "-c", "constraints.txt", "torch")
+        groups = [f"--group={group}" for group in GROUPS]
+        session.run(*pip, "install", "-c", "constraints.txt", "--editable", f".[{EXTRAS}]", *groups)
+        stamp.write_text(wanted)
+    if not WHEELS.exists():
+        project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
+        half = WHEELS.with_suffix(".half")
+        shutil.rmtree(half, ignore_errors=True)
+        session.log("downloading what tests/unit/test_wheel.py installs into .nox/wheelhouse")
+        packages = [*project["dependencies"], *project["optional-dependencies"]["jax"]]
+        session.run(*pip, "download", "--only-binary=:all:", "-c", "constraints.txt", "-d", str(half), *packages)
+        half.rename(WHEELS)
 
 
 def python(session: nox.Session, *arguments: str, **options: object) -> None:
@@ -83,6 +92,13 @@ def pytest(session: nox.Session, *places: str, workers: int = 0, only: str = "")
     given = any(not argument.startswith("-") and "/" in argument for argument in session.posargs)
     gate = ["tests/gate.py", "run", session.name, f"--workers={0 if given else workers}", "--"]
     python(session, *gate, *(["-m", only] if only else []), *session.posargs, *([] if given else places))
+
+
+def prepare_cluster(session: nox.Session) -> None:
+    """Make the roots and the image of the test cluster, so that no test has to; this takes minutes once."""
+    given = session.posargs
+    chosen = given[given.index("--slurm") + 1 :][:1] if "--slurm" in given else []
+    python(session, "tests/support/prepare_cluster.py", *chosen)
 
 
 @nox.session
@@ -128,14 +144,23 @@ def tests(session: nox.Session) -> None:
     """Run unit tests, doctests, properties, every example in the simulation (`-- --full`: every layout)."""
     environment(session)
     places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
-    pytest(session, *places, workers=3, only="not built")
+    pytest(session, *places, workers=2, only="not built")
 
 
 @nox.session(default=False)
 def slurm(session: nox.Session) -> None:
     """Run every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`; `-- --full`). Needs root."""
     environment(session)
-    pytest(session, "tests/cluster", workers=3)
+    prepare_cluster(session)
+    pytest(session, "tests/cluster", workers=2, only="not fault or short_fault")
+
+
+@nox.session(default=False)
+def faults(session: nox.Session) -> None:
+    """Inject faults on a real Slurm: into ranks, nodes, disks, signals (`-- --full`; `-- --record`). Needs root."""
+    environment(session)
+    prepare_cluster(session)
+    pytest(session, "tests/cluster/faults", workers=2)
 
 
 @nox.session(default=False)
@@ -148,8 +173,9 @@ def lint(session: nox.Session) -> None:
     session.run(str(ENV / "bin" / "lint-imports"), "--no-logo", silent=True)
     python(session, "-m", "codespell_lib")
     python(session, "-m", "sphinxlint", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-    for schema, path in SCHEMAS.items():
-        python(session, "-m", "check_jsonschema", "--builtin-schema", schema, path)
+    for schema, pattern in SCHEMAS.items():
+        files = [str(path) for path in sorted(ROOT.glob(pattern))]
+        python(session, "-m", "check_jsonschema", "--builtin-schema", schema, *files)
     scripts = [str(path) for pattern in SCRIPTS for path in sorted(ROOT.glob(pattern))]
     # Not 1091: the environments that scripts activate exist on a site alone.
     session.run(str(ENV / "bin" / "shellcheck"), "--shell=bash", "--exclude=SC1091", *scripts)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from support import hypothesis_profiles
+from support.elbow_room import elbow_room
+from support.patience import PATIENCE
 from support.published import boot, cluster_name
 from support.reader import Reader
 
-from srunbook import cluster
+from srunbook import cluster, simulate
 from srunbook.cluster import Specification, State
 
 T = TypeVar("T")
@@ -26,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     known = [*cluster.GENERATIONS, cluster.NEWEST, "all"]
     parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
-    parser.addoption("--cluster", default="tier", help="what the names of the clusters begin with")
+    parser.addoption("--cluster", default=f"t{os.getpid()}", help="what the names of the clusters begin with")
     parser.addoption("--full", action="store_true", help="also run the longer forms")
 
 
@@ -49,6 +53,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=longer)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Take down the clusters of test runs that were killed; those of runs that go on stay."""
+    if hasattr(session.config, "workerinput") or os.geteuid() != 0:
+        return
+    for name in cluster.names():
+        run = re.match(r"t(\d+)-", name)
+        if run and not Path(f"/proc/{run[1]}").exists():
+            cluster.down(name)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run tests marked `alone` while no other worker has a test; waiting for that is not part of their time limit."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    with elbow_room(item.config._tmp_path_factory.getbasetemp().parent, alone=bool(item.get_closest_marker("alone"))):
+        return (yield)
+
+
 def generations(config: pytest.Config) -> list[str]:
     """Return the generations that the tests of the cluster run on."""
     chosen = config.getoption("--slurm")
@@ -59,6 +82,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on every chosen generation, one after the other."""
     if "slurm" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
         metafunc.parametrize("generation", generations(metafunc.config), scope="session")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient() -> Iterator[None]:
+    """Let simulations run as long as they need; their default of 60 s is for people who wait for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(simulate.run.__kwdefaults__, "timeout", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -75,8 +106,8 @@ def slurm(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
 def as_user(slurm: State) -> Callable[..., str]:
     """Run a command as the ordinary user and return what it said; it has to succeed."""
 
-    def run(*command: str, user: str = cluster.USER, timeout: float = 60) -> str:
-        result = cluster.capture(slurm, command, user=user, timeout=timeout)
+    def run(*command: str, user: str = cluster.USER) -> str:
+        result = cluster.capture(slurm, command, user=user)
         assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}{result.stderr}"
         return result.stdout
 
@@ -84,13 +115,13 @@ def as_user(slurm: State) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def until() -> Callable[[Callable[[], T], float], T]:
-    """Poll until a condition holds, for so many seconds at most, and return what it gave."""
+def until() -> Callable[[Callable[[], T]], T]:
+    """Poll until a condition holds, and return what it gave."""
 
-    def poll(condition: Callable[[], T], seconds: float) -> T:
-        deadline = time.monotonic() + seconds
+    def poll(condition: Callable[[], T]) -> T:
+        deadline = time.monotonic() + PATIENCE
         while not (value := condition()):
-            assert time.monotonic() < deadline, f"did not come about within {seconds} s"
+            assert time.monotonic() < deadline, f"did not come about within {PATIENCE} s"
             time.sleep(0.1)
         return value
 
@@ -98,12 +129,12 @@ def until() -> Callable[[Callable[[], T], float], T]:
 
 
 @pytest.fixture
-def healed(slurm: State, until: Callable[[Callable[[], object], float], object]) -> Iterator[State]:
+def healed(slurm: State, until: Callable[[Callable[[], object]], object]) -> Iterator[State]:
     """Return the cluster; heal it after the test, and wait until all nodes are idle again."""
     yield slurm
     cluster.faults.heal(slurm)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
-    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 60)
+    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})
 
     assert cluster.running_state(slurm.specification.name).faults == []
 

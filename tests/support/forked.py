@@ -85,11 +85,9 @@ class Forked:
         processes: int,
         before: str,
         environ: Mapping[str, str],
-        timeout: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Run a program on `nodes` x `processes` ranks, for 60 s or that long; return status and output of each."""
+        """Run a program on `nodes` x `processes` ranks; return status and output of each."""
         order = {"argv": argv, "nodes": nodes, "processes": processes, "environ": dict(environ), "before": before}
-        order |= {} if timeout is None else {"timeout": timeout}
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")

@@ -12,22 +12,14 @@ import json
 import os
 import runpy
 import signal
-import socket
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 60.0
-"""Seconds after which ranks are killed that have not ended, unless the order says otherwise."""
-
-
-def free_port() -> int:
-    """Find a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from patience import PATIENCE
+from ports import free_port
 
 
 def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> None:
@@ -36,7 +28,7 @@ def become_rank(rank: int, order: dict[str, Any], port: int, folder: Path) -> No
     try:
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder / f"{name}.{rank}", os.O_WRONLY | os.O_CREAT), number)
-        faulthandler.dump_traceback_later(order.get("timeout", TIMEOUT) - 5, file=2)  # where a rank stands that hangs
+        faulthandler.dump_traceback_later(PATIENCE - 5, file=2)  # where a rank stands that hangs
         world = order["nodes"] * order["processes"]
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % order["processes"])}
         os.environ |= {"LOCAL_WORLD_SIZE": str(order["processes"]), "OMP_NUM_THREADS": "1"}
@@ -72,7 +64,7 @@ def run(order: dict[str, Any]) -> list[dict[str, Any]]:
                 become_rank(rank, order, port, folder)
             pids.append(pid)
         statuses: dict[int, int] = {}
-        deadline = time.monotonic() + order.get("timeout", TIMEOUT)
+        deadline = time.monotonic() + PATIENCE
         while len(statuses) < len(pids):
             for pid in set(pids) - set(statuses):
                 ended, status = os.waitpid(pid, os.WNOHANG)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from support.patience import PATIENCE
 from support.traces import children, reap, traces
 
 from srunbook import cluster
@@ -19,9 +20,6 @@ COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name=
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 THEN = ("down", "up")
 """The command that comes next; after `up`, the cluster is used and taken down."""
-
-PATIENCE = 60.0
-"""Seconds in which any command here has ended."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def end(name: str, kill: Kill, options: list[str]) -> Outcome:
         process = subprocess.Popen([*COMMAND, "up", "--name", name, *options], stdout=said, stderr=said)
         time.sleep(kill.seconds)
         process.send_signal(kill.number)
-        status = process.wait(PATIENCE)
+        status = process.wait()
     during = traces(name)
     at_once = {kind: len(during[kind] - before[kind]) for kind in before}
     state = cluster.read_state(name) if during["records"] else None
@@ -95,7 +93,7 @@ def end(name: str, kill: Kill, options: list[str]) -> Outcome:
         problem = ""
     except subprocess.CalledProcessError as error:
         problem = f"{error}: {error.stderr}"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     left = {"": {""}}
     while any(left.values()) and time.monotonic() < deadline:
         reap(children() - own)
@@ -108,4 +106,4 @@ def end(name: str, kill: Kill, options: list[str]) -> Outcome:
 
 def _run(command: str, name: str, arguments: list[str]) -> None:
     line = [*COMMAND, command, "--name", name, *arguments]
-    subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    subprocess.run(line, check=True, capture_output=True, text=True)

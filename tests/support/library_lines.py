@@ -23,6 +23,7 @@ LINES = (
     ),
     (r"(@ +0x|\*\*\*)", "the stack of XLA, printed by a process whose peers have ended"),
     (r"RPC: /xla\.coordination", "the last call of a process of JAX to a coordinator that has ended"),
+    (r"(\[rank\d+\]: +)?[~^]+[~^ ]*$", "the marks below a line of a traceback, which each Python draws differently"),
     (r"$", "an empty line, which belongs to a stack"),
 )
 """How such a line begins, behind its label, and why it may be missing in one of two good runs."""

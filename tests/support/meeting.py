@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from support.patience import PATIENCE
+
 from srunbook.distributed import DistributedError, Place
 from srunbook.distributed._deadline import Deadline
 from srunbook.distributed._rendezvous import meet, release
 
 
-def met(places: list[Place], timeout: float = 20.0) -> dict[int, Any]:
+def met(places: list[Place], timeout: float = PATIENCE) -> dict[int, Any]:
     """Return by rank what each process gets: its connections, or the message of its error."""
     results: dict[int, Any] = {}
 

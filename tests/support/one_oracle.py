@@ -20,9 +20,6 @@ IMPORTED = ("torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp",
 
 STEPS = 20
 
-LONGEST = 200.0
-"""Seconds that a training may take on a busy machine."""
-
 EXACT = 1e-9
 """Largest difference in float64, of a loss and of a parameter."""
 
@@ -98,7 +95,6 @@ def train(
     before: str = "",
     steps: int = STEPS,
     environ: dict[str, str] | None = None,
-    timeout: float = LONGEST,
 ) -> Training:
     """Run a program on `nodes` x `processes` ranks, each in one precision, with some of its text replaced.
 
@@ -120,7 +116,6 @@ def train(
         processes=processes,
         before=first,
         environ=environ or {},
-        timeout=timeout,
     )
     outcome = forked.Outcome(ended, folder)
     losses = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+)$", outcome.text, re.MULTILINE)]

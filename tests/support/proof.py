@@ -30,6 +30,8 @@ MASKS = (
     Mask(r"\bpid=\d+", "pid=<pid>", "the kernel numbers processes as they come"),
     Mask(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", "the job ran at another time"),
     Mask(r"(RunTime|PreemptEligibleTime|LastSchedEval|Scheduler)=\S+", r"\1=<time>", "when Slurm looked at the job"),
+    Mask(r"TimeLimit=\S+", "TimeLimit=<limit>", "a job under test gets more time than its script asks for"),
+    Mask(r" --time=60\b", "", "a job under test gets more time than its script asks for"),
     Mask(r"Priority=\d+", "Priority=<number>", "every later job has a lower one"),
     Mask(r"(AllocNode:Sid=\S+):\d+", r"\1:<pid>", "the kernel numbers sessions as they come"),
     Mask(r"/home/(\w+)/[\w.-]+", r"/home/\1/<folder>", "each submission has a folder of its own"),

@@ -36,12 +36,22 @@ def stage(state: State, script: Path, *, extra: Sequence[Path] = ()) -> str:
     return cluster.stage(state, script, extra=[*programs_of(script), *extra])
 
 
-def submit(state: State, script: Path, arguments: Sequence[str] = (), **options: Any) -> FinishedJob:
+MORE_TIME = "--time=60"
+"""Minutes for a job under test: the script's own limit is for its readers' machines."""
+
+
+def submit(
+    state: State,
+    script: Path,
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (MORE_TIME,),
+    **others: Any,
+) -> FinishedJob:
     """Submit a script beside the programs of its guide, and wait for the end of its job.
 
     A test whose job failed by PyTorch's abort at exit, and by nothing else, is reported as an expected failure.
     """
-    job = cluster.submit(state, script, arguments, extra=programs_of(script), **options)
+    job = cluster.submit(state, script, arguments, options=options, extra=programs_of(script), **others)
     if job.state == "FAILED" and aborted_at_exit(job.output):
         pytest.xfail(
             "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"

@@ -11,7 +11,6 @@ import platform
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -23,6 +22,7 @@ from recording_files import Recording, RecordingError, read_recording, recording
 from support.comparing import Mask, compare
 from support.greetings import without_greetings
 from support.library_lines import is_library_line
+from support.ports import free_port
 
 from srunbook import simulate
 
@@ -87,7 +87,7 @@ class Reader:
         """
         for path in (program, *beside):
             shutil.copy(path, self.folder)
-        words = [word.replace(":29400", f":{self.free_port()}") for word in shlex.split(command)]
+        words = [word.replace(":29400", f":{free_port()}") for word in shlex.split(command)]
         start = next(place for place, word in enumerate(words) if word in ("python", "torchrun"))
         assert program.name in words[start:]
         launcher = ["-m", "torch.distributed.run"] if words[start] == "torchrun" else []
@@ -96,20 +96,13 @@ class Reader:
         os.chdir(self.folder)
         try:
             if start:
-                result = simulate.run(argv, timeout=200, **self.layout(words[2:start]))
+                result = simulate.run(argv, **self.layout(words[2:start]))
                 output, status = result.output, result.returncode
             else:
                 output, status = self.alone(argv)
         finally:
             os.chdir(here)
         return Run(command, tuple(self.without_places(line) for line in output.splitlines()), status)
-
-    @staticmethod
-    def free_port() -> int:
-        """Return a port that nobody listens at."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
 
     @staticmethod
     def layout(options: list[str]) -> dict[str, int]:
@@ -132,7 +125,6 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
             check=False,
         )
         return result.stdout, result.returncode

@@ -9,9 +9,6 @@ from support import forked
 from srunbook import memory
 
 STEPS = 2
-LONGEST = 400.0
-"""Seconds that the steps may take on a busy machine."""
-
 COUNTING = """
 import collections, os
 os.chdir({folder!r})
@@ -97,7 +94,7 @@ def saved_bytes(
     copy = folder / program.name
     copy.write_text(text, encoding="utf-8")
     before = COUNTING.format(folder=str(folder))
-    ended = ranks.run([str(copy)], nodes=1, processes=processes, before=before, environ=environ or {}, timeout=LONGEST)
+    ended = ranks.run([str(copy)], nodes=1, processes=processes, before=before, environ=environ or {})
     outcome = forked.Outcome(ended, folder)
     assert not any(outcome.statuses), outcome.text
     found = dict(map(int, line.split()[1:]) for line in outcome.text.splitlines() if line.startswith("kept "))

@@ -2,14 +2,15 @@
 
     python svgd_oracles.py right 4       # on 4 devices; prints JSON: how far each result is from what it should be
     python svgd_oracles.py right 1 2 3   # of a single process, on the first 1, 2 and 3 of its devices
-    python svgd_oracles.py short 4       # each precision with one of the exchanges
-    python svgd_oracles.py wrong-sign 1  # the same with particles that attract each other
+    python svgd_oracles.py exact 4       # each precision with one of the exchanges, and no distributions
+    python svgd_oracles.py wrong-sign 1  # the first of them, with particles that attract each other
 
 Several processes share all their devices.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -22,7 +23,7 @@ SHARE = 0.05
 """By how much of it a mean, a standard deviation or a variance may differ from what it should be."""
 
 LONG = (("float32", "all_gather"), ("float64", "ring"))
-"""Precision and exchange of what takes longest: each once on each layout, and not each with each; all of `short`."""
+"""Precision and exchange of what takes longest: each once on each layout, and not each with each; all of `exact`."""
 
 
 def too_far(row: dict[str, Any]) -> list[str]:
@@ -177,7 +178,7 @@ def main() -> None:
     """Print one line of JSON for each number of devices, precision and exchange."""
     from srunbook import initialize_distributed
 
-    with initialize_distributed(timeout=90) as info:
+    with initialize_distributed(timeout=600) as info:
         import jax
         import numpy as np
         from jax.sharding import Mesh
@@ -188,18 +189,17 @@ def main() -> None:
         counts = [int(count) for count in sys.argv[2:]]
         if info.num_processes > 1 and counts != [len(devices)]:
             raise SystemExit(f"{counts} of {len(devices)} devices: several processes share all of them")
-        for kind in ("float32", "float64"):
+        pairs = tuple(itertools.product(("float32", "float64"), ("all_gather", "ring")))
+        chosen = {"right": pairs, "exact": LONG, "wrong-sign": LONG[:1]}[sys.argv[1]]
+        for kind, exchange in chosen:
             jax.config.update("jax_enable_x64", kind == "float64")
-            for exchange in ("all_gather", "ring"):
-                if sys.argv[1] != "right" and (kind, exchange) not in LONG:
-                    continue
-                for count in counts:
-                    mesh = Mesh(np.array(devices[:count]), ("x",))
-                    row = {"devices": count, "kind": kind, "exchange": exchange, "errors": errors(mesh, kind, exchange)}
-                    if sys.argv[1] != "wrong-sign" and (kind, exchange) in LONG:
-                        row["shares"] = distributions(mesh, kind, exchange)
-                    sys.stdout.write("oracle " + json.dumps(row) + "\n")
-                    sys.stdout.flush()
+            for count in counts:
+                mesh = Mesh(np.array(devices[:count]), ("x",))
+                row = {"devices": count, "kind": kind, "exchange": exchange, "errors": errors(mesh, kind, exchange)}
+                if sys.argv[1] == "right" and (kind, exchange) in LONG:
+                    row["shares"] = distributions(mesh, kind, exchange)
+                sys.stdout.write("oracle " + json.dumps(row) + "\n")
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from support.patience import PATIENCE
+
 
 class Terminal:
     """A pseudo-terminal of this process, on which commands run one after the other.
@@ -46,17 +48,17 @@ class Terminal:
         """Press keys."""
         os.write(self.screen, text)
 
-    def await_text(self, text: bytes, seconds: float = 60) -> None:
+    def await_text(self, text: bytes) -> None:
         """Wait until the screen shows a text that it has not shown before."""
         before = len(self.shown)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while text not in self.shown[before:]:
             assert time.monotonic() < deadline, self.shown
             self._look(0.1)
 
-    def await_end(self, process: subprocess.Popen[bytes], seconds: float = 60) -> int:
+    def await_end(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the end of a command while the screen shows what it prints; return its exit status."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while process.poll() is None:
             assert time.monotonic() < deadline, self.shown
             self._look(0.1)

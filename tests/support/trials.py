@@ -17,8 +17,8 @@ from srunbook.cluster._reconfigure import seconds as in_seconds
 from srunbook.ranklog import RankEnd, parse_rank_lines
 from srunbook.slurm import is_over, queue_states
 
-START = 300
-"""Seconds in which a job reaches any step, also on a slow machine that does other things meanwhile."""
+AMPLE = 120
+"""Minutes of a time limit that no job meets, however busy the machine is."""
 
 
 class Trial:
@@ -66,7 +66,7 @@ class Trial:
 
     def await_fault(self, fault: str) -> float:
         """Wait for a fault; return when it happened."""
-        events = self.until(lambda: self.events("fault", fault=fault) or self.has_ended(), START)
+        events = self.until(lambda: self.events("fault", fault=fault) or self.has_ended())
         assert isinstance(events, list), f"the job ended before {fault}:\n{self.file('out')}{self.file('err')}"
         return events[0]["time"]
 
@@ -110,13 +110,13 @@ class Trial:
         """Tell whether it was requeued and its processes are gone; it may have run to its end since."""
         return self.restarts() not in ("", "0") and self.state_now() != "COMPLETING"
 
-    def await_end(self, seconds: float) -> FinishedJob:
+    def await_end(self) -> FinishedJob:
         """Wait for its end."""
-        return cluster.await_job(self.state, self.identity, timeout=seconds)
+        return cluster.await_job(self.state, self.identity)
 
-    def await_over(self, seconds: float) -> float:
+    def await_over(self) -> float:
         """Wait for its end; return when that was, without what accounting needs."""
-        self.until(self.has_ended, seconds)
+        self.until(self.has_ended)
         return time.time()
 
     def signal(self, name: str) -> None:
@@ -130,7 +130,7 @@ class Trial:
 
     def lift_limit(self) -> None:
         """Give a requeued job, which keeps its time limit, time to end on a slow machine."""
-        self._set_limit(10)
+        self._set_limit(AMPLE)
 
     def _set_limit(self, minutes: int) -> None:
         command = ["scontrol", "update", f"JobId={self.identity}", f"TimeLimit={minutes}"]

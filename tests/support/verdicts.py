@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from click.testing import CliRunner
 from support.finished_jobs import Job
+from support.patience import PATIENCE
 
 from srunbook.cli.verify import command
 from srunbook.slurm import sacct_command
@@ -27,9 +28,6 @@ VERDICTS = {0: "passed", 1: "broken off", 2: "refused", 3: "not proven"}
 
 DEFECTS = ("traceback", "hung", "unprintable")
 """What is no verdict: an exception, a wait without end, and a report that could move a terminal's cursor."""
-
-PATIENCE = 20.0
-"""Seconds until a verification counts as one without end; one takes milliseconds."""
 
 
 class Hung(BaseException):

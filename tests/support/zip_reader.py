@@ -15,9 +15,6 @@ from srunbook.cluster import State
 ENDLESS = 5
 """Seconds after which somebody who watches a log has seen enough."""
 
-PATIENCE = 900
-"""Seconds after which a job is given up."""
-
 TRAINING = """
 log=$(scontrol show job {job} | sed -n 's/^ *StdOut=//p')
 for _ in {{1..600}}; do
@@ -123,13 +120,13 @@ class ZipReader:
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         """Run a text in a login shell of the user."""
         script = f'source "$HOME/{self.environment}/bin/activate" && cd "$HOME/{self.folder}" && {{ {text}\n}}'
-        return cluster.capture(self.state, ["bash", "-lc", script], user=self.user, timeout=600)
+        return cluster.capture(self.state, ["bash", "-lc", script], user=self.user)
 
     def settle(self) -> None:
         """Wait for the end of all jobs; note those that did not complete, with what they said."""
         for job in [job for job in self.jobs if job not in self.awaited]:
             self.awaited.add(job)
-            done = cluster.await_job(self.state, job, user=self.user, timeout=PATIENCE)
+            done = cluster.await_job(self.state, job, user=self.user)
             wanted = ("COMPLETED", "CANCELLED") if job in self.stopped else ("COMPLETED",)
             if done.state not in wanted:
                 self.problems.append(f"job {job} ended as {done.state}, not {wanted[0]}:\n{done.output}")
