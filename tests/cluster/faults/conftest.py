@@ -3,6 +3,9 @@
 The published scripts run unmodified, on one process for each node. `injection/sitecustomize.py` makes the faults
 inside the ranks, `srunbook.cluster.faults` those of nodes, network and disk. `--record` writes
 bench/results/faults.json.
+
+They are the session `faults`; those marked `short_fault` also run in the session `slurm`. How long anything takes is on
+record and decides nothing: it depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.trials import START, Outcome, Trial
+from support.trials import AMPLE, Outcome, Trial
 
 import srunbook
 from srunbook import cluster
@@ -32,14 +35,12 @@ TESTS = "/opt/srunbook/tests"
 INJECTION = f"{TESTS}/cluster/faults/injection"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give these tests time for several jobs and for a dead node."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(600))
-
-
 Submit = Callable[..., Trial]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all tests of this folder."""
+    item.add_marker("fault")
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +64,7 @@ def submit(slurm, until) -> Submit:
         path = guide / f"{script}.sbatch" if isinstance(script, str) else script
         folder = folder or cluster.stage(slurm, path, extra=programs_of(guide / path.name))
         number = nodes if isinstance(nodes, int) else len(nodes)
-        asked = [f"--nodes={number}", "--gpus-per-node=1", "--cpus-per-task=1", *options]
+        asked = [f"--nodes={number}", "--gpus-per-node=1", "--cpus-per-task=1", f"--time={AMPLE}", *options]
         if not isinstance(nodes, int):
             asked.append(f"--nodelist={','.join(nodes)}")
         environ = [f"SRUNBOOK_FAULTS={faults}", f"PYTHONPATH={INJECTION}:{TESTS}"]
@@ -100,7 +101,7 @@ def undisturbed(submit) -> Callable[[int], Trial]:
     def run(nodes: int) -> Trial:
         if nodes not in known:
             known[nodes] = submit(nodes=nodes, batches=True)
-            assert known[nodes].await_end(START).state == "COMPLETED"
+            assert known[nodes].await_end().state == "COMPLETED"
         return known[nodes]
 
     return run
@@ -112,30 +113,30 @@ def interrupted(submit) -> tuple[Trial, float, float]:
     fault = "kill:1:11:backward"
     trial = submit(fault, batches=True)
     at = trial.await_fault(fault)
-    over = trial.await_over(30)
-    assert trial.await_end(30).state == "FAILED"
+    over = trial.await_over()
+    assert trial.await_end().state == "FAILED"
     return trial, at, over
 
 
 @pytest.fixture(scope="session")
 def await_restarts(until) -> Callable[..., list[float]]:
-    """Watch several jobs at once until each has been requeued; return when that was, in their order.
+    """Watch several jobs at once until each has been requeued, or has ended; return when that was, in their order.
 
     Those of `lift` then have their time limit lifted, which held for the first attempt.
     """
 
-    def watch(*trials: Trial, seconds: float, lift: Sequence[Trial] = ()) -> list[float]:
+    def watch(*trials: Trial, lift: Sequence[Trial] = ()) -> list[float]:
         back: dict[str, float] = {}
 
         def all_back() -> bool:
             for trial in trials:
-                if trial.identity not in back and trial.is_back():
+                if trial.identity not in back and (trial.is_back() or trial.has_ended()):
                     back[trial.identity] = time.time()
                     if trial in lift:
                         trial.lift_limit()
             return len(back) == len(trials)
 
-        until(all_back, seconds)
+        until(all_back)
         return [back[trial.identity] for trial in trials]
 
     return watch
@@ -164,7 +165,7 @@ def outcomes(pytestconfig, slurm) -> Iterator[Callable[..., None]]:
     earlier = read_measurement(RESULT).configurations if RESULT.exists() else []
     whole = {item.name: item for item in earlier} | found  # a run without --full leaves the longer forms as they are
     measurement = Measurement.taken_now(
-        "nox -s slurm -- tests/cluster/faults --full --record",
+        "nox -s faults -- --full --record",
         sorted(whole.values(), key=lambda item: item.parameters["row"]),
         versions={"srunbook": srunbook.__version__, "slurm": slurm.root["slurm"], "torch": torch.__version__},
         parameters={"steps": LAST_STEP, "save_every": SAVE_EVERY, "processes_per_node": 1},

@@ -40,7 +40,7 @@ def test_damage_is_passed_over(healed, copy, submit, undisturbed, outcomes):
     flipped.write_bytes(content)
     next((target / "step-0000000006").glob("*.safetensors")).unlink()
     trial = submit("", **there)
-    job = trial.await_end(300)
+    job = trial.await_end()
     outcomes(
         10,
         "a flipped byte, a missing file",
@@ -60,7 +60,7 @@ def test_a_killed_save_does_not_count(healed, submit, outcomes):
     fault = "kill:0:6:save"
     trial = submit(fault)
     at = trial.await_fault(fault)
-    over = trial.await_over(60)
+    over = trial.await_over()
     outcomes(
         9,
         "SIGKILL during a save",
@@ -69,7 +69,7 @@ def test_a_killed_save_does_not_count(healed, submit, outcomes):
         lost_steps=6 - trial.restored(),
     )
 
-    assert trial.await_end(30).state == "FAILED"
+    assert trial.await_end().state == "FAILED"
     assert trial.restored() == 3
 
 
@@ -82,7 +82,7 @@ def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted,
 
     assert whole.total() == 14 * 96
     for nodes, trial in trials.items():
-        assert trial.await_end(300).state == "COMPLETED"
+        assert trial.await_end().state == "COMPLETED"
         assert trial.resumed() == [9]
 
         seen = Counter()
@@ -112,13 +112,13 @@ def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
     trial.await_fault(fault)
     faults.fill_disk(healed, 4)
     at = trial.go(fault)
-    over = trial.await_over(60)
+    over = trial.await_over()
     faults.heal(healed)
     command = f"mkdir checkpoints && cp -r {folder} checkpoints/{trial.identity}"
     kept = cluster.capture(healed, ["bash", "-c", command], folder=trial.inside)
     outcomes(11, "a full disk", "old checkpoint kept, clear error", over_s=over - at, lost_steps=6 - trial.restored())
 
-    assert trial.await_end(30).state == "FAILED"
+    assert trial.await_end().state == "FAILED"
     errors = [line for line in trial.file("err").splitlines() if "No space left on device" in line]
     assert len(errors) == 1, trial.file("err")
     assert "error: step 6 was not saved in /scratch/full" in errors[0]
@@ -133,18 +133,18 @@ def test_what_would_only_go_wrong_again_is_not_tried_again(healed, submit, outco
     spoiled = submit(fault)
     looping = submit("hold:0:1:data:always", nodes=["node4"])  # no signal handlers yet: each requeue is quick
     at = spoiled.await_fault(fault)
-    over = spoiled.await_over(60) - at
+    over = spoiled.await_over() - at
     for starts in (1, 2, 3):
-        looping.until(lambda starts=starts: looping.starts() == starts and looping.started(), 60)
+        looping.until(lambda starts=starts: looping.starts() == starts and looping.started())
         result = cluster.capture(healed, ["scontrol", "requeue", looping.identity])
         assert result.returncode == 0, result.stderr
     at = time.time()
-    gave_up = looping.await_over(60) - at
+    gave_up = looping.await_over() - at
     outcomes(15, "NaN in a gradient", "never saved; ends with status 78, not requeued", over_s=over, lost_steps=3)
     outcomes(15.1, "starts that save nothing", "refused at the 4th with status 78", over_s=gave_up)
 
     for trial, restarts in ((spoiled, "0"), (looping, "3")):
-        assert trial.await_end(300).rows[0]["ExitCode"] == "78:0"
+        assert trial.await_end().rows[0]["ExitCode"] == "78:0"
         assert trial.restarts() == restarts
     assert "model.layers.0.weight is finite: a restart would not help" in spoiled.file("err")
     assert spoiled.restored() == 3

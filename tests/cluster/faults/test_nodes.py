@@ -4,37 +4,62 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from srunbook import cluster
 from srunbook.cluster import faults
 
-KILL_WAIT = 30
-"""Seconds that Slurm gives the processes on the nodes that are left."""
-
 
 def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
-    """Row 3: when nothing arrives any more between two nodes, both ranks raise at the timeout, within 1 s."""
-    fault, timeout = "wait:1:5:data", 8
-    trial = submit(fault, "run_distributed", arguments=[f"--timeout={timeout}"])
-    waiting = trial.await_fault(fault)  # and rank 0 waits for rank 1 since then
+    """Row 3: when nothing arrives any more between two nodes, both ranks raise at the timeout, and not before."""
+    before, fault, timeout = "mark:0:4:step", "wait:1:5:data", 8
+    trial = submit(f"{before};{fault}", "run_distributed", arguments=[f"--timeout={timeout}"])
+    trial.await_fault(fault)
+    done = trial.await_fault(before)  # after that rank 0 waits for rank 1
     faults.drop(healed, ["node1", "node2"])
     at = trial.go(fault)
-    trial.until(lambda: len(trial.raised()) == 2, 60)
+    trial.until(lambda: len(trial.raised()) == 2)
     faults.heal(healed)
-    over = trial.await_over(150)
-    raised = [trial.raised()[rank]["time"] - since for rank, since in enumerate((waiting, at))]
+    over = trial.await_over()
+    raised = [trial.raised()[rank]["time"] - since for rank, since in enumerate((done, at))]
     outcomes(
         3,
         "all packets between two nodes dropped",
-        f"both ranks raise at the timeout of {timeout} s, within 1 s",
+        f"both ranks raise at the timeout of {timeout} s, not before",
         raised_s=max(raised),
         over_s=over - at,
     )
 
-    assert all(abs(seconds - timeout) <= 1 for seconds in raised)
-    assert trial.await_end(30).state != "COMPLETED"
+    assert min(raised) >= timeout
+    assert all(f"Timed out waiting {timeout}000ms" in event["message"] for event in trial.raised().values())
+    assert trial.await_end().state != "COMPLETED"
 
 
-def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, until, await_restarts, request):
+@pytest.mark.short_fault
+def test_a_dead_node_costs_one_restart(healed, submit, until):
+    """A job whose node dies is requeued once, goes on after its newest checkpoint on the node that is back, and ends.
+
+    Here an administrator says that the node is down; in the test below Slurm misses it.
+    """
+    fault = "hold:1:8:data"
+    trial = submit(fault, nodes=["node1", "node2"])
+    trial.await_fault(fault)
+    faults.kill_node(healed, "node2")
+    down = ["scontrol", "update", "NodeName=node2", "State=DOWN", "Reason=dead"]
+    said = cluster.capture(healed, down, user=None)
+    until(lambda: trial.is_back() or trial.has_ended())
+    faults.heal(healed)
+    job = trial.await_end()
+
+    assert said.returncode == 0, said.stderr
+    assert job.state == "COMPLETED", trial.file("err")
+    assert trial.restarts() == "1"
+    assert "NODE_FAIL" in trial.account()
+    assert trial.resumed() == [6]
+    assert trial.parameters()
+
+
+def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until, await_restarts, request):
     """Rows 5 and 6: a job whose node dies is requeued once and ends with the very parameters of an undisturbed run."""
     layouts = {"with the rendezvous, N=2": ("hold:0:8:data", ["node2", "node3"])}
     for size in (2, 3, 4) if request.config.getoption("--full") else (2,):
@@ -45,12 +70,12 @@ def test_a_dead_node_costs_one_restart(healed, submit, undisturbed, outcomes, un
         trials[name].await_fault(fault)
     faults.kill_node(healed, "node2")
     at = time.time()
-    until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"), 90)
-    restarted = dict(zip(trials, await_restarts(*trials.values(), seconds=3 * KILL_WAIT), strict=True))
+    until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"))
+    restarted = dict(zip(trials, await_restarts(*trials.values()), strict=True))
     faults.heal(healed)
-    again = cluster.capture(healed, ["srun", "-w", "node2", "hostname"], timeout=60)
+    again = cluster.capture(healed, ["srun", "-w", "node2", "hostname"])
     for name, trial in trials.items():
-        job = trial.await_end(240)
+        job = trial.await_end()
         lost = 7 - trial.resumed()[0]
         outcomes(
             5 if name.startswith("with the") else 6 + len(layouts[name][1]) / 100,
