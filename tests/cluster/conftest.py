@@ -7,7 +7,6 @@ the scripts printed beside them, in place of comparing it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.proof import Proof
@@ -15,13 +14,6 @@ from support.slurm_entries import entry_check
 
 from srunbook import cluster
 from srunbook.cluster import State
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give these tests time to make a root the first time."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(900))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -110,7 +110,7 @@ def site(generation: str, pytestconfig: pytest.Config) -> Iterator[State]:
     name = cluster_name(pytestconfig, "adapt", generation)
     cluster.down(name)
     state = boot(read_specification(SITE, {"name": name, "slurm": generation}))
-    made = cluster.capture(state, ["bash", "-c", MAKE], user="alice", timeout=60)
+    made = cluster.capture(state, ["bash", "-c", MAKE], user="alice")
     assert made.returncode == 0, made.stderr
     yield state
     cluster.down(name)
@@ -131,13 +131,13 @@ def test_accounting_shows_what_was_asked_for(site: State, case: Case, tmp_path: 
         file.write_bytes(adapt.adapt(script.read_bytes(), there).data)
         folder = cluster.stage(site, file, user="alice")
         command = ["sbatch", "--parsable", file.name]
-        said = cluster.capture(site, command, user="alice", folder=folder, timeout=60)
+        said = cluster.capture(site, command, user="alice", folder=folder)
         assert said.returncode == 0, f"{case.values}\n{said.stderr}\n{file.read_text()}"
         jobs[said.stdout.strip()] = (script, folder)
     for job, (script, folder) in jobs.items():
-        ended = cluster.await_job(site, job, user="alice", timeout=120)
+        ended = cluster.await_job(site, job, user="alice")
         form = "--format=Partition,Account,QOS,NNodes,AllocTRES,NodeList"
-        rows = cluster.capture(site, ["sacct", "-XnPj", job, form], user="alice", timeout=60).stdout
+        rows = cluster.capture(site, ["sacct", "-XnPj", job, form], user="alice").stdout
         partition, account, qos, nodes, resources, _ = rows.strip().split("|")
         before = script.read_text(encoding="utf-8")
         wanted = case.values
@@ -160,6 +160,6 @@ def test_the_site_refuses_what_was_not_adapted(site: State) -> None:
     """A script as it is published names a partition that the site lacks, so the tests above can fail."""
     script = ROOT / "slurm" / "torchrun" / "ddp.sbatch"
     folder = cluster.stage(site, script, user="alice")
-    said = cluster.capture(site, ["sbatch", "--test-only", script.name], user="alice", folder=folder, timeout=60)
+    said = cluster.capture(site, ["sbatch", "--test-only", script.name], user="alice", folder=folder)
 
     assert (said.returncode != 0, "invalid partition" in said.stderr) == (True, True), said.stderr

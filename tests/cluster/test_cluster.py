@@ -60,7 +60,7 @@ def test_a_bar_in_a_job_name_is_no_column(slurm, tmp_path):
     """A job named `a|b` has its name, its state and its status in the columns where they belong."""
     script = tmp_path / "bar.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH --job-name=a|b\nexit 3\n")
-    job = cluster.submit(slurm, script, timeout=60)
+    job = cluster.submit(slurm, script)
     row = job.rows[0]
 
     assert (row["JobName"], row["Partition"], row["State"], row["ExitCode"]) == ("a|b", "batch", "FAILED", "3:0")
@@ -71,7 +71,7 @@ def test_a_failed_job_is_accounted_as_failed(slurm, as_user, tmp_path):
     """A job that ends with status 3 is FAILED with 3:0, and `submit` ends with 3."""
     script = tmp_path / "three.sbatch"
     script.write_text("#!/bin/bash\necho before the end\nexit 3\n")
-    job = cluster.submit(slurm, script, timeout=60)
+    job = cluster.submit(slurm, script)
 
     assert (job.state, job.rows[0]["ExitCode"], job.exit_status) == ("FAILED", "3:0", 3)
     assert job.output == "before the end\n"
@@ -81,7 +81,7 @@ def test_a_task_over_its_memory_ends_out_of_memory(slurm, as_user, tmp_path):
     """A task that takes more memory than it asked for is killed, and accounted OUT_OF_MEMORY."""
     script = tmp_path / "greedy.sbatch"
     script.write_text("#!/bin/bash\n#SBATCH --mem=100M\nsrun python3 -c 'print(len(bytearray(300 * 2**20)))'\n")
-    job = cluster.submit(slurm, script, timeout=60)
+    job = cluster.submit(slurm, script)
 
     assert slurm.plugins["constrain"], "this machine has no cgroup version 1, so memory limits cannot be enforced"
     assert job.rows[-1] | {"JobID": f"{job.identity}.0", "State": "OUT_OF_MEMORY"} == job.rows[-1]
@@ -113,11 +113,11 @@ def test_signals_reach_only_the_task(slurm, as_user, until, tmp_path):
     folder = cluster.stage(slurm, script)
     job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/signals.sbatch").strip()
     there = slurm.folder / folder.lstrip("/")
-    until((there / "child-is-ready").exists, 60)
+    until((there / "child-is-ready").exists)
     as_user("scancel", "--signal=USR1", f"{job}.0")
-    until(lambda: "task got it" in (there / f"slurm-{job}.out").read_text(), 60)
+    until(lambda: "task got it" in (there / f"slurm-{job}.out").read_text())
     (there / "all-was-said").touch()  # a child that had got it, too, would say so before it looks for this file
-    ended = cluster.await_job(slurm, job, timeout=60)
+    ended = cluster.await_job(slurm, job)
 
     assert "task got it" in ended.output
     assert "child got it" not in ended.output
@@ -127,7 +127,7 @@ def test_ordinary_users_import_the_frameworks(as_user):
     """An ordinary user finds jax and torch on a node, in the environment of the module python, and imports srunbook."""
     code = "import srunbook; from importlib.metadata import version; print(version('jax'), version('torch'))"
     script = f'module load python && srun python -c "{code}"'
-    jax, torch = as_user("bash", "-lc", script, timeout=120).split()
+    jax, torch = as_user("bash", "-lc", script).split()
 
     assert (jax, torch.split("+")[0]) == ("0.10.2", "2.13.0")
 
@@ -195,9 +195,7 @@ def test_nothing_of_the_host_is_in_a_job(as_user):
 def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     code = "import sys; from srunbook.cli import main; main(prog_name='srunbook')"
     program = [sys.executable, "-c", code, "cluster", *arguments]
-    return subprocess.run(
-        program, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=120
-    )
+    return subprocess.run(program, env={**os.environ, **environ}, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_copy_is_whole_or_not_there(slurm, until, source, tmp_path):
     with pytest.raises(SpecificationError, match="pipe is a pipe"):
         cluster.copy(slurm, str(source), "login:copied-half")
     seen = "ls -A /home/alice | grep -E '^copied|^.copy' || echo nothing"
-    until(lambda: cluster.capture(slurm, ["bash", "-c", seen]).stdout == "nothing\n", 30)
+    until(lambda: cluster.capture(slurm, ["bash", "-c", seen]).stdout == "nothing\n")
     cluster.capture(slurm, ["bash", "-c", "mkdir copied; echo a >copied/a; mkfifo copied/b"])
     with pytest.raises(SpecificationError, match=r"copied/b' is a pipe, a device or the like"):
         cluster.copy(slurm, "login:copied", str(tmp_path / "back"))

@@ -31,7 +31,7 @@ CASES = [
     pytest.param("fsdp", "fsdp_tp.py", (), 4, 8, MIXED, marks=FULL),
     pytest.param("fsdp", "context_parallel.py", (), 4, 8, MIXED, marks=FULL),
     pytest.param("fsdp", "less_memory.py", (), 4, 8, MIXED, marks=FULL),
-    pytest.param("fsdp", "pipeline.py", ("--gpus-per-node=1",), 4, 4, EXACT),
+    pytest.param("fsdp", "pipeline.py", ("--gpus-per-node=1",), 4, 4, EXACT, marks=FULL),
     pytest.param("accelerate", "accelerate_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT),
     pytest.param("accelerate", "accelerate_fsdp.py", (), 4, 8, EXACT, marks=FULL),
     pytest.param("accelerate", "trainer_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT, marks=FULL),
@@ -50,7 +50,7 @@ def test_program_runs_by_its_script(
     slurm: State, stem: str, program: str, options: tuple[str, ...], nodes: int, size: int, tolerance: float
 ) -> None:
     """A program completes on its nodes, neighbours on one of them, with the losses of DDP."""
-    job = submit(slurm, SCRIPTS / f"{stem}.sbatch", [program], options=list(options), timeout=400)
+    job = submit(slurm, SCRIPTS / f"{stem}.sbatch", [program], options=list(options))
     starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
     hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
 
@@ -68,9 +68,9 @@ def test_saved_training_continues_on_fewer_nodes(slurm: State) -> None:
     """The script starts the program that saves; a second job of half as many nodes resumes where the first was."""
     script = SCRIPTS / "fsdp.sbatch"
     folder = stage(slurm, script)
-    whole = submit(slurm, script, ["resume.py"], folder=folder, timeout=400)
+    whole = submit(slurm, script, ["resume.py"], folder=folder)
     kept = capture(slurm, ["rm", "-r", "checkpoints/000040"], folder=folder)
-    rest = submit(slurm, script, ["resume.py"], folder=folder, options=["--nodes=2"], timeout=400)
+    rest = submit(slurm, script, ["resume.py"], folder=folder, options=["--nodes=2"])
     expected = losses(list(read_recording(recording_path(ONE)).output))
 
     assert (whole.state, kept.returncode, rest.state) == ("COMPLETED", 0, "COMPLETED"), whole.output + rest.output
@@ -94,7 +94,7 @@ def placed(page: str) -> tuple[list[str], list[str]]:
 def test_jax_program_takes_a_mesh(slurm: State, page: str) -> None:
     """With the command of the page, devices along the last axis share a node, and the losses stay the same."""
     options, arguments = placed(page)
-    job = submit(slurm, SCRIPTS / "sharded_jax.sbatch", arguments, options=options, timeout=400)
+    job = submit(slurm, SCRIPTS / "sharded_jax.sbatch", arguments, options=options)
     starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
     hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
     recording = read_recording(recording_path(ROOT / "examples" / "does_not_fit" / "sharded_jax.py"))

@@ -57,7 +57,7 @@ def run_probe(slurm, tmp_path, text: str, arguments: list[str]) -> tuple[cluster
     script = tmp_path / "probe.sbatch"
     script.write_text(text)
     folder = cluster.stage(slurm, script)
-    job = cluster.submit(slurm, script, options=arguments, folder=folder, timeout=60)
+    job = cluster.submit(slurm, script, options=arguments, folder=folder)
     return job, slurm.folder / folder.lstrip("/")
 
 
@@ -66,7 +66,7 @@ def test_step_environments_are_those_recorded(slurm, until, tmp_path, request):
     generation = slurm.root["slurm"].rsplit(".", 1)[0]
     layouts = []
     for layout in LAYOUTS:
-        until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 60)  # or it runs elsewhere
+        until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})  # or it runs elsewhere
         job, folder = run_probe(slurm, tmp_path, PROBE, options(layout))
         assert job.state == "COMPLETED", job.output
         files = sorted(folder.glob("task-*.env"), key=lambda path: int(path.stem.partition("-")[2]))
@@ -119,14 +119,14 @@ QUESTIONS = (
         "CPUs of a step (`srun --exact`) of 2 tasks in a job with `--cpus-per-task=2`, where srun repeats nothing",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
         "srun --exact true\n"
-        'for i in {1..50}; do n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ] && break; sleep 0.2; done\n'
+        'until n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ]; do sleep 0.2; done\n'
         "echo $n\n",
     ),
     (
         "The same, where srun is given `--cpus-per-task=$SLURM_CPUS_PER_TASK`",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
         "srun --exact --cpus-per-task=$SLURM_CPUS_PER_TASK true\n"
-        'for i in {1..50}; do n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ] && break; sleep 0.2; done\n'
+        'until n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ]; do sleep 0.2; done\n'
         "echo $n\n",
     ),
     (
@@ -167,9 +167,7 @@ QUESTIONS = (
         "A job whose `--output` names a folder that is missing",
         [],
         "job=$(sbatch --parsable --output=missing/%j.out --wrap=true)\n"
-        "for i in {1..100}; do\n"
-        "    set -- $(sacct -nPXj $job -o State,ExitCode | tr '|' ' ')\n"
-        "    case $1 in COMPLETED | FAILED) break ;; esac\n"
+        "until set -- $(sacct -nPXj $job -o State,ExitCode | tr '|' ' '); [[ $1 =~ COMPLETED|FAILED ]]; do\n"
         "    sleep 0.2\n"
         "done\n"
         'echo "$1 $2, the folder is $([ -d missing ] && echo created || echo not created)"\n',
@@ -186,10 +184,16 @@ QUESTIONS = (
 def test_differences_between_generations_are_those_recorded(slurm, tmp_path, request):
     """The column of this generation in the table of differences is what probes find."""
     generation = slurm.root["slurm"].rsplit(".", 1)[0]
-    answers = {}
+    jobs = {}
     for question, arguments, commands in QUESTIONS:
-        job, _ = run_probe(slurm, tmp_path, f"#!/bin/bash\n{commands}", arguments)
-        answers[question] = only(job.output)
+        script = tmp_path / "question.sbatch"
+        script.write_text(f"#!/bin/bash\n{commands}")
+        # One after the other: what else runs on the nodes may change an answer.
+        options = ["--parsable", "--job-name=question", "--dependency=singleton", *arguments]
+        asked = cluster.capture(slurm, ["sbatch", *options, script.name], folder=cluster.stage(slurm, script))
+        assert asked.returncode == 0, asked.stderr
+        jobs[question] = asked.stdout.strip()
+    answers = {question: only(cluster.await_job(slurm, job).output) for question, job in jobs.items()}
     text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
     rows = {row["Question"]: row for row in csv.DictReader(io.StringIO(text))}
     if request.config.getoption("--record"):

@@ -20,7 +20,7 @@ from srunbook.slurm import ask_accounting
 COMMAND = ["env", "PYTHONPATH=/opt/srunbook/src", f"/home/{cluster.USER}/torch-env/bin/srunbook", "explain"]
 """The command of this checkout, which the cluster was started from."""
 
-ON_ONE = """if [ $SLURM_PROCID = 0 ]; then echo waits; exec sleep 600; fi
+ON_ONE = """if [ $SLURM_PROCID = 0 ]; then echo waits; exec sleep infinity; fi
 python3 -c "import torch" && exit
 until grep -q "^0: waits" $LOG && grep -q "^1: ModuleNotFoundError" $LOG; do sleep 0.1; done; exit 1"""
 """Rank 1 fails. Slurm may lose what is on its way when it kills a step, so the rank waits until its line is written."""
@@ -61,34 +61,31 @@ class Jobs:
     state: State
     folder: str
     numbers: dict[str, str]
-    until: Callable[[Callable[[], object], float], object]
+    until: Callable[[Callable[[], object]], object]
 
     def ended(self, name: str) -> str:
         """Wait for the end of a job; return its number."""
         number = self.numbers[name]
         self.until(
             lambda: ask_accounting(number, lambda command: cluster.capture(self.state, command)).final,
-            120,
         )
         return number
 
     def explain(self, *arguments: str, variables: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run the command as the user, on the login node."""
-        return cluster.capture(
-            self.state, [COMMAND[0], *variables, *COMMAND[1:], *arguments], folder=self.folder, timeout=120
-        )
+        return cluster.capture(self.state, [COMMAND[0], *variables, *COMMAND[1:], *arguments], folder=self.folder)
 
 
 def submit(state: State, folder: str, options: str, command: str, user: str = cluster.USER) -> str:
     """Submit a job and return its number."""
     argv = ["sbatch", "--parsable", *options.split(), f"--wrap={command}"]
-    done = cluster.capture(state, argv, folder=folder, user=user, timeout=60)
+    done = cluster.capture(state, argv, folder=folder, user=user)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
-def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], tmp_path_factory) -> Iterator[Jobs]:
+def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Jobs]:
     """Submit all jobs; end the time of the one that waits for that."""
     script = tmp_path_factory.mktemp("explain") / "explain.sbatch"
     script.touch()
@@ -98,7 +95,7 @@ def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], t
     numbers["theirs"] = submit(slurm, theirs, "", "srun no-such", user=cluster.SECOND_USER)
     log = slurm.folder / folder.lstrip("/") / f"slurm-{numbers['timeout']}.out"
     # A job whose time is over before it has made its step fails: the step is refused.
-    until(lambda: log.exists() and "runs" in log.read_text(encoding="utf-8"), 60)
+    until(lambda: log.exists() and "runs" in log.read_text(encoding="utf-8"))
     cluster.capture(slurm, ["scontrol", "update", f"JobId={numbers['timeout']}", "EndTime=now"], user=None)
     yield Jobs(slurm, folder, numbers, until)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)

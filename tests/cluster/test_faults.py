@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.patience import PATIENCE
 from support.published import cluster_name
 
 from srunbook import cluster
@@ -32,7 +33,7 @@ if sys.argv[1] == "send":
 while not os.path.exists("sending"):
     time.sleep(0.05)
 end.bind(("0.0.0.0", 7779))
-end.settimeout(2)
+end.settimeout(float(sys.argv[2]))
 try:
     end.recv(1)
     print("heard")
@@ -47,12 +48,12 @@ def test_drop_in_both_directions(healed, as_user, here, there):
     home = healed.folder / "home" / "alice"
     (home / "datagrams.py").write_text(DATAGRAMS)
     send, hear = f"srun -w {here} python3 datagrams.py send {there}", f"srun -w {there} python3 datagrams.py hear"
-    command = ["bash", "-c", f"rm -f sending; {send} & {hear}; kill $!; wait"]
+    command = f"rm -f sending; {send} & {hear} {{seconds}}; kill $!; wait"
     faults.drop(healed, ["node1", "node2"])
 
-    assert as_user(*command).split() == ["nothing"]
+    assert as_user("bash", "-c", command.format(seconds=2)).split() == ["nothing"]
     faults.heal(healed)
-    assert as_user(*command).split() == ["heard"]
+    assert as_user("bash", "-c", command.format(seconds=PATIENCE)).split() == ["heard"]
 
 
 def test_drop_breaks_an_open_connection(healed, as_user, until):
@@ -82,40 +83,51 @@ def test_drop_breaks_an_open_connection(healed, as_user, until):
     job = as_user(
         "sbatch", "--parsable", "-N2", "-w", "node1,node2", "--output=/dev/null", "--wrap=srun python3 talk.py"
     ).strip()
-    until(lambda: log.exists() and "connected" in log.read_text(), 30)
+    until(lambda: log.exists() and "connected" in log.read_text())
     faults.drop(healed, ["node1", "node2"])
-    until(lambda: len(log.read_text().split()) == 2, 20)
+    until(lambda: len(log.read_text().split()) == 2)
     as_user("scancel", job)
 
     assert log.read_text().split() == ["connected", "silence"]
 
 
-SPEED = (
-    "import os, socket, sys, time\n"
-    "amount = 4 * 2**20\n"
-    "if os.environ['SLURM_PROCID'] == '0':\n"
-    "    server = socket.create_server(('0.0.0.0', 7778)); peer, _ = server.accept(); peer.sendall(bytes(amount))\n"
-    "    peer.recv(1)\n"
-    "else:\n"
-    "    while True:\n"
-    "        try: peer = socket.create_connection(('node1', 7778)); break\n"
-    "        except OSError: time.sleep(0.05)\n"
-    "    start, got = time.monotonic(), 0\n"
-    "    while got < amount: got += len(peer.recv(2**16))\n"
-    "    print(round(8 * amount / (time.monotonic() - start) / 1e6)); peer.sendall(b'x')\n"
-)
+SPEED = """
+import os, socket, time
+amount, times = 2**20, 5
+if os.environ["SLURM_PROCID"] == "0":
+    server = socket.create_server(("0.0.0.0", 7778))
+    for _ in range(times):
+        with server.accept()[0] as peer:
+            peer.sendall(bytes(amount))
+            peer.recv(1)
+else:
+    took = []
+    while len(took) < times:
+        start, got = time.monotonic(), 0  # before the first byte is sent, so that no pause makes it look faster
+        try:
+            peer = socket.create_connection(("node1", 7778))
+        except OSError:
+            time.sleep(0.05)
+            continue
+        while got < amount:
+            got += len(peer.recv(2**16))
+        took.append(time.monotonic() - start)
+        peer.close()
+    print(round(8 * amount / min(took) / 1e6))
+"""
+"""Prints the rate of the fastest of five transfers: on a busy machine some are held up."""
 
 
 def test_link(healed, as_user):
-    """A link of 20 Mbit/s carries 20 Mbit/s between two nodes, and many times that after `heal`."""
+    """A link of 20 Mbit/s never carries more than that between two nodes, and carries more after `heal`."""
     (healed.folder / "home" / "alice" / "speed.py").write_text(SPEED)
     command = ["srun", "-N2", "-w", "node1,node2", "python3", "speed.py"]
     faults.link(healed, "20mbit")
     limited = int(as_user(*command))
     faults.heal(healed)
 
-    assert 10 <= limited <= 24
-    assert int(as_user(*command)) > 100
+    assert limited <= 24  # it may send 128 KiB at once
+    assert int(as_user(*command)) > 2 * limited
 
 
 def test_drain_and_resume(healed, as_user, until):
@@ -123,10 +135,10 @@ def test_drain_and_resume(healed, as_user, until):
     faults.drain(healed, "node4")
     job = as_user("sbatch", "--parsable", "-N4", "--output=/dev/null", "--wrap=true").strip()
     reason = ["squeue", "--noheader", f"--jobs={job}", "--format=%T %r"]
-    until(lambda: "DRAIN" in as_user(*reason).upper() or "ReqNodeNotAvail" in as_user(*reason), 20)
+    until(lambda: "DRAIN" in as_user(*reason).upper() or "ReqNodeNotAvail" in as_user(*reason))
     faults.resume(healed, "node4")
 
-    assert cluster.await_job(healed, job, timeout=60).state == "COMPLETED"
+    assert cluster.await_job(healed, job).state == "COMPLETED"
 
 
 def test_fill_disk(healed, as_user):
@@ -140,7 +152,7 @@ def test_fill_disk(healed, as_user):
         "dd if=/dev/zero of=/scratch/mine bs=1k 2>&1; stat -c %s /scratch/mine",
     ]
     faults.fill_disk(healed, 256)
-    result = cluster.capture(healed, write, timeout=30)
+    result = cluster.capture(healed, write)
     as_user("rm", "/scratch/mine")
 
     assert "No space left on device" in result.stdout
@@ -149,7 +161,7 @@ def test_fill_disk(healed, as_user):
     assert int(as_user("srun", "df", "--output=avail", "-k", "/scratch").split()[-1]) > 60_000
 
 
-def test_slow_node(healed, as_user):
+def test_slow_node(healed, as_user, until):
     """On a node with 0.05 CPUs a job gets a twentieth of the CPU time that has passed."""
     count = (
         "import time\nwall, cpu = time.monotonic(), time.process_time()\n"
@@ -161,20 +173,20 @@ def test_slow_node(healed, as_user):
     faults.heal(healed)
 
     assert share < 0.1
-    assert float(as_user("srun", "-w", "node2", "python3", "-c", count)) > 0.1
+    until(lambda: float(as_user("srun", "-w", "node2", "python3", "-c", count)) > 0.1)  # others may need the CPUs
 
 
 def test_preempt_requeues(healed, as_user, until):
     """A job in the low-priority partition is requeued when another wants its nodes, and runs again after `heal`."""
-    command = 'touch started-$SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ] || sleep 100'
+    command = 'touch started-$SLURM_RESTART_COUNT; [ -n "$SLURM_RESTART_COUNT" ] || sleep infinity'
     as_user("bash", "-c", "rm -f started-*")
     options = ["--partition=preempt", "--requeue", "-N1", "-w", "node1", "--output=/dev/null"]
     job = as_user("sbatch", "--parsable", *options, f"--wrap={command}").strip()
-    until(lambda: "started-" in as_user("ls"), 20)
+    until(lambda: "started-" in as_user("ls"))
     faults.preempt(healed, ["node1"])
-    until(lambda: as_user("squeue", "-h", "-j", job, "-o", "%t").strip() == "PD", 40)
+    until(lambda: as_user("squeue", "-h", "-j", job, "-o", "%t").strip() == "PD")
     faults.heal(healed)
-    ended = cluster.await_job(healed, job, timeout=60)
+    ended = cluster.await_job(healed, job)
 
     assert ended.state == "COMPLETED"
     assert "started-1" in as_user("ls")
@@ -186,15 +198,15 @@ def test_kill_node(healed, as_user, until):
     """A node that loses its power takes its job with it as NODE_FAIL; the job is requeued; `heal` boots the node."""
     log = healed.folder / "home" / "alice" / "dead.log"
     log.unlink(missing_ok=True)
-    step = "srun bash -c 'echo up; sleep 200'"
+    step = "srun bash -c 'echo up; sleep infinity'"
     command = f'echo attempt ${{SLURM_RESTART_COUNT:-0}}; [ -n "$SLURM_RESTART_COUNT" ] || {step}'
     options = ["--requeue", "-N2", "-w", "node1,node2", "--output=dead.log", "--open-mode=append"]
     job = as_user("sbatch", "--parsable", *options, f"--wrap={command}").strip()
-    until(lambda: log.exists() and log.read_text().count("up\n") == 2, 30)  # a step that cannot start ends the job
+    until(lambda: log.exists() and log.read_text().count("up\n") == 2)  # a step that cannot start ends the job
     faults.kill_node(healed, "node2")
-    until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"), 60)
+    until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"))
     faults.heal(healed)
-    ended = cluster.await_job(healed, job, timeout=90)
+    ended = cluster.await_job(healed, job)
 
     assert ended.state == "COMPLETED"
     assert log.read_text().split("\n")[-2] == "attempt 1"

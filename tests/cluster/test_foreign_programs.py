@@ -71,7 +71,7 @@ def folder(slurm: State) -> str:
 def test_losses_on_four_nodes(name: str, folder: str, slurm: State, alone: Callable[[str], list[float]]) -> None:
     """A converted program prints the losses of the original, once, and all ranks end."""
     options = [f"--nodes={NODES}", "--gpus-per-node=1", "--cpus-per-task=1"]
-    job = cluster.submit(slurm, SCRIPT, [name, *COMMANDS[name].split()], options=options, folder=folder, timeout=300)
+    job = cluster.submit(slurm, SCRIPT, [name, *COMMANDS[name].split()], options=options, folder=folder)
     expected = alone(name)
     starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
 

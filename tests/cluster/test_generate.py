@@ -55,7 +55,7 @@ def refused_by_slurm(state: State, folder: Path) -> str:
     first, *others = sorted(folder.glob("*.sbatch"))
     there = cluster.stage(state, first, extra=others)
     loop = 'for script in *.sbatch; do sbatch --test-only "$script" >said 2>&1 || { echo "$script"; cat said; }; done'
-    result = cluster.capture(state, ["bash", "-c", loop], folder=there, timeout=120)
+    result = cluster.capture(state, ["bash", "-c", loop], folder=there)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -160,7 +160,7 @@ def test_program_gets_what_was_given(slurm: State, tmp_path: Path) -> None:
         **size,
     )
     script.write_text(text, encoding="utf-8")
-    job = cluster.submit(slurm, script, ["later", "$x"], timeout=60)
+    job = cluster.submit(slurm, script, ["later", "$x"])
     told = [json.loads(line.partition(": ")[2]) for line in job.output.splitlines() if "RANK" in line]
     folder = slurm.folder / "home" / cluster.USER / "show"
 
@@ -183,7 +183,7 @@ def test_script_is_piped_to_sbatch(slurm: State, tmp_path: Path) -> None:
     script.write_text(rendered(script="hello.py", virtual_environment="~/jax-env", **values), encoding="utf-8")
     folder = cluster.stage(slurm, script)
     piped = ["bash", "-c", "cat piped.sbatch | sbatch --parsable --wait"]
-    submitted = cluster.capture(slurm, piped, folder=folder, timeout=60)
+    submitted = cluster.capture(slurm, piped, folder=folder)
     assert submitted.returncode == 0, submitted.stderr
     log = cluster.capture(slurm, ["cat", f"logs/hello_{submitted.stdout.strip()}.out"], folder=folder)
 
@@ -213,7 +213,7 @@ def test_rendered_script_runs(
         **values,
     )
     script.write_text(text, encoding="utf-8")
-    job = cluster.submit(slurm, script, timeout=300)
+    job = cluster.submit(slurm, script)
 
     assert job.state == "COMPLETED", job.output
     assert proof.shortcomings(script, job) == []

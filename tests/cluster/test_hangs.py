@@ -72,23 +72,23 @@ class Hanging:
     def rows(self) -> list[dict[str, str]]:
         """Return what accounting knows of it, while it runs."""
         asked = ["sacct", f"--jobs={self.number}", "--parsable2", "--noheader", f"--format={','.join(COLUMNS)}"]
-        lines = cluster.capture(self.state, asked, timeout=60).stdout.splitlines()
+        lines = cluster.capture(self.state, asked).stdout.splitlines()
         return [dict(zip(COLUMNS, line.split("|"), strict=True)) for line in lines]
 
     def run(self, script: Path) -> Any:
         """Run a script on the login node, as its reader does."""
         line = f'PYTHONPATH=/opt/srunbook/src PATH={BIN}:$PATH exec bash {script.name} "$0"'
-        return cluster.capture(self.state, ["bash", "-c", line, self.number], folder=self.folder, timeout=120)
+        return cluster.capture(self.state, ["bash", "-c", line, self.number], folder=self.folder)
 
 
 @pytest.fixture(scope="module")
-def job(slurm: State, until: Callable[[Callable[[], object], float], object]) -> Iterator[Hanging]:
+def job(slurm: State, until: Callable[[Callable[[], object]], object]) -> Iterator[Hanging]:
     """Submit the job, and wait until it hangs and all ranks have written their dumps."""
     folder = cluster.stage(slurm, JOB, extra=[*PROGRAMS, DUMPS, STACKS])
-    submitted = cluster.capture(slurm, ["sbatch", "--parsable", JOB.name], folder=folder, timeout=60)
+    submitted = cluster.capture(slurm, ["sbatch", "--parsable", JOB.name], folder=folder)
     assert submitted.returncode == 0, submitted.stderr
     hanging = Hanging(slurm, folder, submitted.stdout.strip(), slurm.folder / folder.lstrip("/"))
-    until(hanging.hangs, 180)
+    until(hanging.hangs)
     yield hanging
     cluster.capture(slurm, ["scancel", hanging.number])
 
@@ -130,4 +130,4 @@ def test_dumps_at_a_signal(job, until):
         dump.unlink()
     cluster.capture(job.state, ["scancel", "--signal=USR1", job.number])
 
-    until(lambda: len(job.dumps()) == 4, 10)
+    until(lambda: len(job.dumps()) == 4)

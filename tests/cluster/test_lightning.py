@@ -63,43 +63,65 @@ def fingerprint(job: FinishedJob) -> str:
     return found
 
 
-@pytest.fixture(scope="module")
-def slower() -> str:
-    """Return the short program, with a tenth of a second for each step."""
-    text = (ROOT / "examples" / "lightning" / "requeue.py").read_text(encoding="utf-8")
-    return text.replace("        return loss\n", "        signal.sigtimedwait([], 0.1)\n        return loss\n")
+ONE_EACH = "--gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1"
+
+WAITS = """\
+        requeue = next(one for one in self.trainer.callbacks if isinstance(one, Requeue))
+        while self.current_epoch == 2 and "SLURM_RESTART_COUNT" not in os.environ and not requeue.signals:
+            signal.sigtimedwait([], 0.1)
+        return loss
+"""
+"""The end of a step: in its third epoch the first start waits for the signal, however long that takes."""
 
 
-def test_signal_requeues_once_and_nothing_is_lost(
-    slurm: State, as_user: Callable[..., str], until: Any, slower: str
-) -> None:
-    """Jobs that get SIGUSR1 are requeued once and resume: the full one ends with the bits of a job without a signal."""
-    one_each = "--gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1"
+def signalled(as_user: Callable[..., str], until: Any, identity: str, folder: Path, line: str) -> None:
+    """Send SIGUSR1 to a job once it has said something."""
+    log = folder / f"requeue-{identity}.out"
+    until(lambda: log.exists() and line in log.read_text(encoding="utf-8"))
+    as_user("scancel", "--signal=USR1", identity)
+
+
+def starts(as_user: Callable[..., str], identity: str) -> list[str]:
+    """Return how each start of a job ended, from accounting."""
+    asked = ["sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={identity}", "--format=State"]
+    return as_user(*asked).split()
+
+
+def test_signal_requeues_once(slurm: State, as_user: Callable[..., str], until: Any) -> None:
+    """A job that gets SIGUSR1 ends its epoch, is requeued once, resumes with the next, and completes."""
+    published = (ROOT / "examples" / "lightning" / "requeue.py").read_text(encoding="utf-8")
+    assert published.count("        return loss\n") == 1
+    waiting = published.replace("        return loss\n", WAITS)
+    identity, folder = start(slurm, as_user, "requeue.sbatch", ONE_EACH, requeue=waiting)
+    signalled(as_user, until, identity, folder, "epoch 1: loss")
+    job = cluster.await_job(slurm, identity)
+
+    assert starts(as_user, identity) == ["REQUEUED", "COMPLETED"], job.output
+    assert re.findall(r"(stopped|resumed) before epoch (\d)$", job.output, re.MULTILINE) == [
+        ("stopped", "3"),
+        ("resumed", "3"),
+    ]
+    assert re.findall(r"epoch (\d): loss", job.output) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.full  # tests/simulation compares these bits, too
+def test_nothing_is_lost(slurm: State, as_user: Callable[..., str], until: Any) -> None:
+    """The full program, stopped in the middle of an epoch, ends with the bits of a job without a signal."""
     full = f"train_requeue.py --epochs={EPOCHS}"
-    jobs = {}
-    for name, argument, line in (("short", "", "epoch 1: loss"), ("full", full, f"Epoch 2/{EPOCHS}")):
-        jobs[name], folder = start(slurm, as_user, "requeue.sbatch", one_each, argument, requeue=slower)
-        log = folder / f"requeue-{jobs[name]}.out"
-        until(lambda log=log, line=line: log.exists() and line in log.read_text(encoding="utf-8"), 200)
-        as_user("scancel", "--signal=USR1", jobs[name])
-    whole, _ = start(slurm, as_user, "requeue.sbatch", one_each, full)
-    ended = {name: cluster.await_job(slurm, identity, timeout=400) for name, identity in jobs.items()}
-    for identity in jobs.values():
-        states = as_user("sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={identity}", "--format=State")
-        assert states.split() == ["REQUEUED", "COMPLETED"]
+    identity, folder = start(slurm, as_user, "requeue.sbatch", ONE_EACH, full)
+    signalled(as_user, until, identity, folder, f"Epoch 2/{EPOCHS}")
+    whole, _ = start(slurm, as_user, "requeue.sbatch", ONE_EACH, full)
+    job = cluster.await_job(slurm, identity)
 
-    assert ended["full"].output.count("Stopping after iteration") == 1
-    assert fingerprint(ended["full"]) == fingerprint(cluster.await_job(slurm, whole, timeout=400))
-    (stopped,) = re.findall(r"stopped (before epoch \d)$", ended["short"].output, re.MULTILINE)
-    (resumed,) = re.findall(r"resumed (before epoch \d)$", ended["short"].output, re.MULTILINE)
-    assert stopped == resumed
-    assert re.findall(r"epoch (\d): loss", ended["short"].output) == ["0", "1", "2", "3", "4"]
+    assert starts(as_user, identity) == ["REQUEUED", "COMPLETED"], job.output
+    assert job.output.count("Stopping after iteration") == 1
+    assert fingerprint(job) == fingerprint(cluster.await_job(slurm, whole))
 
 
 def test_tasks_that_are_not_the_gpus_are_refused(slurm: State, as_user: Callable[..., str]) -> None:
     """Two tasks on a node with four GPUs end with the option that mends it, before anything has begun."""
     identity, folder = start(slurm, as_user, "multi_gpu.sbatch", "--ntasks-per-node=2")
-    job = cluster.await_job(slurm, identity, timeout=200)
+    job = cluster.await_job(slurm, identity)
     errors = (folder / f"slurm-{identity}.err").read_text(encoding="utf-8")
 
     assert job.state == "FAILED", job.output
@@ -112,7 +134,7 @@ def test_tasks_that_are_not_the_gpus_are_refused(slurm: State, as_user: Callable
 def test_job_with_a_name_that_lightning_skips_is_refused(slurm: State, as_user: Callable[..., str], name: str) -> None:
     """In a job named bash or interactive, the program says so and ends with status 2."""
     identity, folder = start(slurm, as_user, "single_gpu.sbatch", f"--job-name={name}")
-    job = cluster.await_job(slurm, identity, timeout=200)
+    job = cluster.await_job(slurm, identity)
     errors = (folder / f"slurm-{identity}.err").read_text(encoding="utf-8")
 
     assert job.exit_status == 2, job.output
@@ -130,12 +152,13 @@ srun python lightning_ddp.py lightning.pt
 """One job on two nodes that trains one model four times."""
 
 
+@pytest.mark.full  # tests/simulation compares these bits, too
 def test_launchers_agree_across_nodes(slurm: State, as_user: Callable[..., str]) -> None:
     """On two nodes all three launchers give the same bits, and those of one process up to rounding."""
     inside = stage(slurm, SCRIPTS / "single_gpu.sbatch")
     options = "--nodes=2 --ntasks-per-node=1 --job-name=launchers"
     wrapped = f"cd {inside} && sbatch --parsable {options} --wrap={shlex.quote('set -e' + chr(10) + LAUNCHERS)}"
-    job = cluster.await_job(slurm, as_user("bash", "-c", wrapped).strip(), timeout=400)
+    job = cluster.await_job(slurm, as_user("bash", "-c", wrapped).strip())
     assert job.state == "COMPLETED", job.output
     folder = slurm.folder / inside.removeprefix("/")
     one, srun, torchrun, lightning = (
@@ -151,13 +174,16 @@ def test_launchers_agree_across_nodes(slurm: State, as_user: Callable[..., str])
 SIZES = {"single_gpu": (1, 219), "multi_gpu": (4, 55), "multi_node_multi_gpu": (8, 28)}
 """Processes of the three scripts, and their iterations in an epoch."""
 
+SHORT = "multi_node_multi_gpu"
+"""The one that runs without `--full`. The others are the same script for fewer GPUs."""
+
 ROW = re.compile(r"(\w+_gpu) +(\d x \d) +(\d) +1 +[\d.]+ +\d+\.\d\d +\d+%")
 """A row of the table: its name, nodes and GPUs, ranks, one job, and three figures that nobody can know before."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Three published jobs that ran beside each other from one folder.
+    """Published jobs that ran beside each other from one folder.
 
     Args:
         inside: The folder, as the cluster sees it.
@@ -169,23 +195,26 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared(slurm: State) -> Compared:
-    """Submit the three scripts at once, as published, and wait for all."""
-    first, *others = (SCRIPTS / f"{name}.sbatch" for name in SIZES)
+def compared(slurm: State, pytestconfig: pytest.Config) -> Compared:
+    """Submit the scripts at once, as published, and wait for all."""
+    chosen = SIZES if pytestconfig.getoption("--full") else (SHORT,)
+    first, *others = (SCRIPTS / f"{name}.sbatch" for name in chosen)
     inside = stage(slurm, first, extra=others)
     submitted = {}
-    for name in SIZES:
+    for name in chosen:
         asked = cluster.capture(slurm, ["sbatch", "--parsable", f"{name}.sbatch"], folder=inside)
         assert asked.returncode == 0, asked.stderr
         submitted[name] = asked.stdout.strip()
-    return Compared(inside, {name: cluster.await_job(slurm, job, timeout=600) for name, job in submitted.items()})
+    return Compared(inside, {name: cluster.await_job(slurm, job) for name, job in submitted.items()})
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == SHORT else pytest.mark.full) for name in SIZES]
+)
 def test_script_runs_as_published(
     slurm: State, proof: Proof, compared: Compared, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """Each of the three completes, every rank speaks, with its part of the data, and prints what was recorded."""
+    """A script completes, every rank speaks, with its part of the data, and prints what was recorded."""
     script, job = SCRIPTS / f"{name}.sbatch", compared.jobs[name]
     staged = slurm.folder / compared.inside.lstrip("/") / script.name
     starts = [one for one in parse_rank_lines(job.output.splitlines()) if isinstance(one, RankStart)]
@@ -200,13 +229,14 @@ def test_script_runs_as_published(
     assert not difference, f"{difference}\npython -m pytest '{request.node.nodeid}' --record"
 
 
+@pytest.mark.full
 def test_comparison(
     slurm: State, as_user: Callable[..., str], compared: Compared, request: pytest.FixtureRequest
 ) -> None:
     """The program benchmark.py makes a table of what the jobs on 1, 4 and 8 processes left."""
     inside = compared.inside
     command = "python benchmark.py --output_dir outputs"
-    printed = as_user("bash", "-c", f'cd {inside} && PATH="$HOME/torch-env/bin:$PATH" {command}', timeout=120)
+    printed = as_user("bash", "-c", f'cd {inside} && PATH="$HOME/torch-env/bin:$PATH" {command}')
     folder = slurm.folder / inside.removeprefix("/") / "outputs"
 
     assert [row[2] for row in ROW.findall(printed)] == ["1", "4", "8"], printed

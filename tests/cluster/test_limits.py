@@ -52,20 +52,20 @@ def small(pytestconfig: pytest.Config) -> Iterator[State]:
 def test_a_user_cannot_start_processes_without_end(small):
     """On a node no thread or process starts beyond the limit; afterwards the node works as before."""
     most = small.limits.processes
-    result = cluster.capture(small, ["srun", "python3", "-c", THREADS.format(most=most + 100)], timeout=60)
+    result = cluster.capture(small, ["srun", "python3", "-c", THREADS.format(most=most + 100)])
     assert "processes" in small.limits.grouped, "this machine has no writable cgroup with the pids controller"
     said, started = result.stdout.splitlines()
 
     assert said == "can't start new thread"
     assert most - 50 < int(started) < most
-    assert cluster.capture(small, ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.capture(small, ["srun", "hostname"]).stdout == "node1\n"
 
 
 @pytest.mark.parametrize("folder", ["/dev/shm", "/tmp", "/var/tmp"])
 def test_files_in_memory_have_a_limit(small, folder):
     """A file in memory ends at half of the node's share of the memory."""
     write = f"dd if=/dev/zero of={folder}/x bs=1M count=600; stat -c %s {folder}/x; rm {folder}/x"
-    result = cluster.capture(small, ["srun", "bash", "-c", write], timeout=60)
+    result = cluster.capture(small, ["srun", "bash", "-c", write])
 
     assert "No space left on device" in result.stderr
     assert abs(int(result.stdout) / 2**20 - MEMORY_MIB / 2) <= 2
@@ -74,13 +74,13 @@ def test_files_in_memory_have_a_limit(small, folder):
 def test_the_whole_cluster_has_a_limit_on_memory(small):
     """A job that takes more than the cluster may have is killed, whatever it asked for; the cluster works on."""
     hog = f"x = b'x' * {2 * MEMORY_MIB * 2**20}; print(len(x))"
-    result = cluster.capture(small, ["srun", "python3", "-c", hog], timeout=60)
+    result = cluster.capture(small, ["srun", "python3", "-c", hog])
 
     assert "memory" in small.limits.grouped, "this machine has no writable cgroup with the memory controller"
     assert result.returncode != 0
     assert result.stdout == ""
     assert "Out Of Memory" in result.stderr or "oom-kill" in result.stderr
-    assert cluster.capture(small, ["srun", "hostname"], timeout=30).stdout == "node1\n"
+    assert cluster.capture(small, ["srun", "hostname"]).stdout == "node1\n"
 
 
 def test_status_states_the_limits(small):
@@ -98,6 +98,6 @@ def test_status_states_the_limits(small):
 def test_a_strict_umask_does_not_reach_the_nodes(small):
     """Ordinary users read the configuration and write where everybody may, whatever the umask of root was."""
     command = "cat /etc/slurm/slurm.conf /etc/hosts >/dev/null && touch /dev/shm/a /tmp/b /scratch/c && id -un"
-    result = cluster.capture(small, ["srun", "bash", "-c", command], timeout=30)
+    result = cluster.capture(small, ["srun", "bash", "-c", command])
 
     assert (result.stdout, result.stderr) == (f"{cluster.USER}\n", "")

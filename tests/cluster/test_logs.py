@@ -37,7 +37,7 @@ def array(slurm: State, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Run an array whose files have names of their own; return its number."""
     script = tmp_path_factory.mktemp("logs") / "named.sbatch"
     script.write_text(ARRAY)
-    return cluster.submit(slurm, script, timeout=90).identity
+    return cluster.submit(slurm, script).identity
 
 
 @pytest.mark.parametrize("forgotten", [False, True], ids=["known", "forgotten"])

@@ -18,7 +18,7 @@ def test_packages_are_on_every_machine(pytestconfig: pytest.Config, generation: 
     state = boot(Specification(**wanted))
     try:
         shell = "git --version && git init --quiet there && git -C there status --short && python3 --version"
-        done = cluster.capture(state, ["srun", "-N2", "--chdir=/tmp", "sh", "-c", shell], timeout=60)
+        done = cluster.capture(state, ["srun", "-N2", "--chdir=/tmp", "sh", "-c", shell])
         assert done.stdout.count("git version") == 2, done.stderr
         assert done.stdout.count("Python 3") == 2
         assert "git" in state.root["versions"]

@@ -34,6 +34,7 @@ FIXED = (
 )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("generation", "nodes"), [("22.05", 12), pytest.param(cluster.NEWEST, 256, marks=pytest.mark.full)]
 )
@@ -49,7 +50,7 @@ def test_rehearsal(pytestconfig: pytest.Config, request: Any, tmp_path: Path, ge
         for script in (REHEARSE / "broken.sbatch", REHEARSE / "fixed.sbatch"):
             shutil.copy(script, tmp_path)
             options = [f"--nodes={nodes - 1}"]
-            jobs[script] = cluster.submit(state, tmp_path / script.name, options=options, timeout=400)
+            jobs[script] = cluster.submit(state, tmp_path / script.name, options=options)
     finally:
         cluster.down(name)
 
@@ -91,8 +92,8 @@ def test_entry(slurm: State, request: Any, slug: str) -> None:
     files, libraries, message, good = ENTRIES[slug]
     extra = [path for path in files if path.suffix == ".py"]
     broken, fixed = (FAILURES / slug / "broken.sbatch", FAILURES / slug / "fixed.sbatch")
-    failed = cluster.submit(slurm, broken, extra=extra, timeout=120)
-    ended = cluster.submit(slurm, fixed, extra=extra, timeout=120)
+    failed = cluster.submit(slurm, broken, extra=extra)
+    ended = cluster.submit(slurm, fixed, extra=extra)
 
     assert (failed.state, ended.state) == ("FAILED", "COMPLETED"), failed.output + ended.output
     for script, job, pattern in ((broken, failed, message), (fixed, ended, good)):

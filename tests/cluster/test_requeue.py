@@ -78,9 +78,9 @@ def test_stopped_job_continues_as_published(
     folder = slurm.folder / inside.removeprefix("/")
     identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {case.script.name}").strip()
     log = folder / f"requeue-{identity}.out"
-    until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"), 240)
+    until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"))
     as_user("scancel", "--signal=USR1", identity)
-    job = both_starts(cluster.await_job(slurm, identity, timeout=500), as_user)
+    job = both_starts(cluster.await_job(slurm, identity), as_user)
     (stopped,) = re.findall(f"stopped ({case.place})", job.output)
     (resumed,) = re.findall(f"resumed ({case.place})", job.output)
     own = [row["State"] for row in job.rows if "." not in row["JobID"]]
@@ -114,9 +114,9 @@ def test_next_job_continues_as_published(
     program.write_text(published.replace("EPOCHS = 5\n", "EPOCHS = 3\n"), encoding="utf-8")
     command = ["--dependency=singleton", GLOO.name, "resume.py"]
     submit = ("bash", "-c", f"cd {inside} && sbatch --parsable {' '.join(command)}")
-    first = cluster.await_job(slurm, as_user(*submit).strip(), timeout=200)
+    first = cluster.await_job(slurm, as_user(*submit).strip())
     program.write_text(published, encoding="utf-8")
-    job = cluster.await_job(slurm, as_user(*submit).strip(), timeout=200)
+    job = cluster.await_job(slurm, as_user(*submit).strip())
 
     assert (first.state, job.state) == ("COMPLETED", "COMPLETED"), first.output + job.output
     assert "resumed" not in first.output

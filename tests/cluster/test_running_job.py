@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE
 
 from srunbook import cluster
 
@@ -44,7 +45,7 @@ def running(slurm, until, tmp_path_factory):
     submitted = cluster.capture(slurm, ["sbatch", "--parsable", script.name], folder=folder)
     job = submitted.stdout.strip()
     there = slurm.folder / folder.lstrip("/")
-    until(lambda: len(list(there.glob("ready-*"))) == 4, 60)
+    until(lambda: len(list(there.glob("ready-*"))) == 4)
     yield job
     cluster.capture(slurm, ["scancel", job])
 
@@ -76,7 +77,7 @@ def test_py_spy_shows_where_a_rank_stands(as_user, running):
 
 def test_sstat_shows_what_it_uses(as_user, running):
     """Sstat shows the memory of the running step, once it has been sampled."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     columns = ["--noheader", "--parsable2", "--format=JobID,NTasks,MaxRSS"]
     row = as_user("sstat", f"--jobs={running}.0", *columns).strip().split("|")
     while row[-1] in ("", "0") and time.monotonic() < deadline:
@@ -89,7 +90,7 @@ def test_sstat_shows_what_it_uses(as_user, running):
 
 def test_sacct_shows_it_after_its_end(slurm, as_user):
     """After scancel, sacct shows that the job was cancelled, and by whom."""
-    job = as_user("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 100").strip()
+    job = as_user("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep infinity").strip()
     as_user("scancel", job)
     rows = cluster.account(slurm, job)
 

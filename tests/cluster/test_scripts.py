@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from recording_files import read_recording, recording_path
-from support.published import stage, submit
+from support.published import MORE_TIME, stage, submit
 
 from srunbook import cluster
 from srunbook.cluster import FinishedJob, State
@@ -21,6 +21,9 @@ NODES = 4
 TOGETHER = ("lightning/single_gpu", "lightning/multi_gpu", "lightning/multi_node_multi_gpu")
 """Scripts that test_lightning.py runs beside each other, to compare them afterwards."""
 
+RANKS_BESIDE_OTHERS = 4
+"""A script with more ranks than that runs while no other worker has a test."""
+
 LONG = ("svgd/medium_scale", "does_not_fit/sharded_jax", "does_not_fit/accelerate", "does_not_fit/lightning")
 """Scripts that take long on two cores, which many devices, compilers or imports share; they run with `--full`."""
 
@@ -33,6 +36,12 @@ def asked_nodes(script: Path) -> int:
 
 def needs_apptainer(script: Path) -> bool:
     return "singularity run" in script.read_text(encoding="utf-8")
+
+
+def ranks(script: Path) -> int:
+    """Return the number of ranks in the recording of a script, 0 where its programs print no rank lines."""
+    recorded = "\n".join(read_recording(recording_path(script)).output) if recording_path(script).exists() else ""
+    return max(map(int, re.findall(r"\brank \d+/(\d+) ", recorded)), default=0)
 
 
 def pytest_generate_tests(metafunc):
@@ -49,8 +58,16 @@ def pytest_generate_tests(metafunc):
     if chosen in ("all", "22.05", "26.05", cluster.NEWEST):
         newest = "26.05" if chosen == "all" else newest
         pairs += [(newest, script) for script in SCRIPTS if needs_apptainer(script)]
-    names = [f"{generation}-{script.relative_to(ROOT / 'slurm')}" for generation, script in pairs]
-    metafunc.parametrize(("generation", "script"), pairs, ids=names, scope="session")
+    cases = [
+        pytest.param(
+            generation,
+            script,
+            id=f"{generation}-{script.relative_to(ROOT / 'slurm')}",
+            marks=[pytest.mark.alone] if ranks(script) > RANKS_BESIDE_OTHERS else [],
+        )
+        for generation, script in pairs
+    ]
+    metafunc.parametrize(("generation", "script"), cases, scope="session")
 
 
 def unpaired(folder: Path) -> list[str]:
@@ -65,13 +82,14 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
     if needs_apptainer(script):
         assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
     folder = stage(slurm, script)
-    job = submit(slurm, script, folder=folder, timeout=600)
+    recording = request.config.getoption("--record")
+    job = submit(slurm, script, folder=folder, options=() if recording else (MORE_TIME,))
     staged = slurm.folder / folder.removeprefix("/") / script.name
 
     assert staged.read_bytes() == script.read_bytes()
     assert not proof.shortcomings(script, job), f"{proof.shortcomings(script, job)}\n{job.output}"
 
-    if request.config.getoption("--record"):
+    if recording:
         proof.record(script, job, home=generation == "22.05" or needs_apptainer(script))
     again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
     assert recording_path(script).exists(), f"{script.name} has no recording.\n{again}"
@@ -132,7 +150,7 @@ def test_one_node_too_many_is_refused(slurm, edited):
 def test_a_job_that_ran_nothing_does_not_pass(slurm, proof, edited):
     """A job that ends with status 0 but started no rank is found out."""
     script = edited("set -euo pipefail", "exit 0")
-    job = cluster.submit(slurm, script, timeout=60)
+    job = cluster.submit(slurm, script)
 
     assert job.exit_status == 0
     assert any("nothing was printed by rank 0" in text for text in proof.shortcomings(script, job))
@@ -174,7 +192,7 @@ def test_containers_need_the_generation_with_apptainer(slurm, proof):
     if "apptainer" in slurm.root["versions"]:
         pytest.skip("this generation has Apptainer")
     script = ROOT / "slurm" / "jax_multinode" / "G4N1p4.sbatch"
-    job = submit(slurm, script, timeout=60)
+    job = submit(slurm, script)
 
     assert job.state == "FAILED"
     assert "singularity" in job.output

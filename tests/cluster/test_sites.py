@@ -47,7 +47,7 @@ def test_a_script_for_the_site_runs(site: tuple[str, State], tmp_path: Path) -> 
     script = tmp_path / "site.sbatch"
     size = {"nodes": 2, "time_limit": "00:05:00", "virtual_environment": "~/jax-env"}
     script.write_text(rendered(cluster=name, framework="jax", script="show.py", **size), encoding="utf-8")
-    job = cluster.submit(state, script, options=["--exclusive"], timeout=120)
+    job = cluster.submit(state, script, options=["--exclusive"])
     gpus = int(str(sites.read(name)["gpus_per_node"]).rpartition(":")[2])
     ranks = sorted(int(line.split()[2]) for line in job.output.splitlines() if " of " in line)
 
@@ -65,9 +65,9 @@ def test_slurm_takes_every_profile(site: tuple[str, State], tmp_path: Path) -> N
     first, *others = sorted(tmp_path.glob("*.sbatch"))
     there = cluster.stage(state, first, extra=others)
     loop = 'for one in *.sbatch; do sbatch --test-only "$one" >said 2>&1 || { echo "$one"; cat said; }; done'
-    result = cluster.capture(state, ["bash", "-c", loop], folder=there, timeout=120)
+    result = cluster.capture(state, ["bash", "-c", loop], folder=there)
 
     assert (result.stdout, result.returncode) == ("", 0)
     if state.specification.partitions[state.specification.default_partition].max_time != "UNLIMITED":
-        longer = cluster.capture(state, ["sbatch", "--test-only", "--time=99-0", first.name], folder=there, timeout=60)
+        longer = cluster.capture(state, ["sbatch", "--test-only", "--time=99-0", first.name], folder=there)
         assert "time limit" in longer.stderr.lower()

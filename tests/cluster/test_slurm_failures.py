@@ -66,14 +66,14 @@ def submit(site: State, source: Path) -> tuple[str, str]:
     """Submit a job script, and return the number of its job and its folder."""
     program, *words = typed(source)
     folder = cluster.stage(site, source)
-    result = cluster.capture(site, [program, "--parsable", *words], folder=folder, timeout=60)
+    result = cluster.capture(site, [program, "--parsable", *words], folder=folder)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip(), folder
 
 
 def await_end(site: State, job: str, folder: str) -> tuple[Run, str]:
     """Return what is in the log of a job when it has ended, and the job's state."""
-    ended = cluster.await_job(site, job, timeout=180)
+    ended = cluster.await_job(site, job)
     log = cluster.capture(site, ["bash", "-c", f"cat *_{job}.out"], folder=folder).stdout
     return Run(log, ended.exit_status, ended.rows), ended.state
 
@@ -81,14 +81,12 @@ def await_end(site: State, job: str, folder: str) -> tuple[Run, str]:
 def run(site: State, source: Path, *, hurry: bool) -> Run:
     """Run a script in a shell of the login node, or as a job; to hurry, end the time of a job that waits for that."""
     if source.suffix == ".sh":
-        result = cluster.capture(
-            site, ["bash", "-c", "bash broken.sh"], folder=cluster.stage(site, source), timeout=120
-        )
+        result = cluster.capture(site, ["bash", "-c", "bash broken.sh"], folder=cluster.stage(site, source))
         return Run(result.stdout + result.stderr, result.returncode)
     job, folder = submit(site, source)
     if source == TIME_LIMIT and hurry:
         steps = f"until squeue --steps --jobs={job} | grep -wF {job}.0; do sleep 1; done"
-        cluster.capture(site, ["bash", "-c", steps], timeout=300)
+        cluster.capture(site, ["bash", "-c", steps])
         cluster.capture(site, ["scontrol", "update", f"JobId={job}", "EndTime=now"], user=None)
     return await_end(site, job, folder)[0]
 
@@ -163,7 +161,7 @@ def test_node_loses_its_power(
     for other in runs.values():
         other.result()
     job, folder = submit(site, NODE_FAILURE)
-    until(lambda: "sleep" in cluster.capture(site, ["squeue", "--steps", f"--jobs={job}"]).stdout, 60)
+    until(lambda: "sleep" in cluster.capture(site, ["squeue", "--steps", f"--jobs={job}"]).stdout)
     cluster.faults.kill_node(site, "node2")
     done, state = await_end(site, job, folder)
     cluster.faults.heal(site)

@@ -48,7 +48,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 def test_an_array_ends_with_all_its_elements(slurm, tmp_path):
     """All elements are waited for and printed, each under the name of its log; the one that failed decides."""
     told: list[str] = []
-    job = cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), follow=told.append, timeout=90)
+    job = cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), follow=told.append)
     elements = [f"==> slurm-{job.identity}_{n}.out <==\nelement {n}\n" for n in (1, 2, 3)]
 
     assert job.output == "".join(told) == "".join(elements)
@@ -59,7 +59,7 @@ def test_an_array_ends_with_all_its_elements(slurm, tmp_path):
 
 def test_a_heterogeneous_job_ends_with_all_its_components(slurm, tmp_path):
     """Each component has its rows, and one that failed decides."""
-    job = cluster.submit(slurm, write(tmp_path, "components.sbatch", COMPONENTS), timeout=90)
+    job = cluster.submit(slurm, write(tmp_path, "components.sbatch", COMPONENTS))
     found = {row["JobID"]: row["State"] for row in job.rows}
 
     assert sorted(line for line in job.output.splitlines() if "component" in line) == ["component 0", "component 1"]
@@ -75,7 +75,7 @@ def test_the_name_of_a_folder_is_no_state(slurm, as_user, name):
     as_user("mkdir", "--parents", name)
     options = [f"--chdir={name}", "--job-name=z JobState=FAILED", "--wrap=sleep 2; echo late; exit 3"]
     job = as_user("sbatch", "--parsable", *options).strip()
-    found = cluster.await_job(slurm, job, timeout=60)
+    found = cluster.await_job(slurm, job)
 
     assert (found.state, found.exit_status) == ("FAILED", 3)
     assert "\n" in name or found.output == "late\n"
@@ -110,7 +110,7 @@ def test_verify_finds_logs_of_any_name(slurm, as_user, pattern, tmp_path):
     """Logs are found through what Slurm says, and by the pattern of the script once Slurm has forgotten the job."""
     folder = cluster.stage(slurm, write(tmp_path, "named.sbatch", RANK.format(pattern=pattern)))
     cluster.capture(slurm, ["mkdir", "logs"], folder=folder)
-    job = cluster.submit(slurm, tmp_path / "named.sbatch", folder=folder, timeout=90).identity
+    job = cluster.submit(slurm, tmp_path / "named.sbatch", folder=folder).identity
     python = ["env", f"PYTHONPATH={PLACE}/src", f"/home/{cluster.USER}/torch-env/bin/python", "-c"]
     command = [*python, "import sys; from srunbook.cli import main; main(sys.argv[1:])", "verify"]
     done = {target: cluster.capture(slurm, [*command, target], folder=folder) for target in (job, f"{job}_1")}

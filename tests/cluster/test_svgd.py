@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from recording_files import read_recording, recording_path
 from support.published import boot, cluster_name, stage, submit
-from support.svgd_oracles import LIMITS, LONG, too_far
+from support.svgd_oracles import LIMITS, too_far
 
 from srunbook import cluster
 from srunbook.cluster import Specification, State, faults
@@ -42,15 +42,15 @@ srun --label --kill-on-bad-exit=1 --cpus-per-task=4 python -W ignore svgd_oracle
 
 
 LAYOUTS = [
-    ("short", 4, 1, (4,)),
-    pytest.param("right", 1, 4, (1, 2, 3, 4), marks=pytest.mark.full),
-    pytest.param("right", 2, 1, (2,), marks=pytest.mark.full),
-    pytest.param("right", 2, 2, (4,), marks=pytest.mark.full),
-    pytest.param("right", 4, 1, (4,), marks=pytest.mark.full),
+    ("right", 1, 4, (1, 2, 3, 4)),
+    ("right", 2, 1, (2,)),
+    ("right", 2, 2, (4,)),
+    ("right", 4, 1, (4,)),
 ]
 """What is computed, nodes, devices on each, and the numbers of devices that take part."""
 
 
+@pytest.mark.full  # tests/simulation has the same answers
 @pytest.mark.parametrize(("how", "processes", "devices", "counts"), LAYOUTS)
 def test_exact_answers(
     slurm: State, how: str, processes: int, devices: int, counts: tuple[int, ...], tmp_path: Path
@@ -61,7 +61,7 @@ def test_exact_answers(
     shutil.copy(ORACLES, tmp_path)
     options = [f"--nodes={processes}", f"--export=ALL,JAX_NUM_CPU_DEVICES={devices}"]
     arguments = [how, *map(str, counts)]
-    job = cluster.submit(slurm, script, arguments, options=options, timeout=500)
+    job = cluster.submit(slurm, script, arguments, options=options)
     found = re.findall(r"^(\d+): oracle (.*)$", job.output, re.MULTILINE)
     rows = [(int(rank), json.loads(text)) for rank, text in found]
 
@@ -69,7 +69,7 @@ def test_exact_answers(
     assert {rank for rank, _ in rows} == set(range(processes))
     assert {row["devices"] for _, row in rows} == set(counts)
     every = {(kind, exchange) for kind in LIMITS for exchange in ("all_gather", "ring")}
-    assert {(row["kind"], row["exchange"]) for _, row in rows} == (set(LONG) if how == "short" else every)
+    assert {(row["kind"], row["exchange"]) for _, row in rows} == every
     for _, row in rows:
         assert too_far(row) == [], row
 
@@ -98,7 +98,7 @@ def test_many_nodes(name: str, wide: State, proof: Any, request: pytest.FixtureR
     """A script for many nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
     proof = type(proof)(wide)
     script = SCRIPTS / f"{name}.sbatch"
-    job = submit(wide, script, WIDE[name], timeout=1500)
+    job = submit(wide, script, WIDE[name])
 
     assert proof.shortcomings(script, job) == [], job.output
     if request.config.getoption("--record"):
@@ -112,7 +112,7 @@ def test_slurm_takes_the_wide_scripts(slurm: State, wide: State) -> None:
     scripts = sorted(SCRIPTS.glob("*.sbatch"))
     folder = stage(wide, scripts[0], extra=scripts[1:])
     for script in scripts:
-        asked = cluster.capture(wide, ["sbatch", "--test-only", script.name], folder=folder, timeout=30)
+        asked = cluster.capture(wide, ["sbatch", "--test-only", script.name], folder=folder)
 
         assert asked.returncode == 0, f"{script.name}: {asked.stderr}"
 
@@ -121,7 +121,7 @@ def test_slurm_refuses_them_on_too_few_nodes(slurm: State) -> None:
     """On four nodes Slurm refuses the scripts for more, so the test above can fail."""
     for name in ("slurm_multinode_advanced.sbatch", "large_scale.sbatch"):
         folder = stage(slurm, SCRIPTS / name)
-        asked = cluster.capture(slurm, ["sbatch", "--test-only", name], folder=folder, timeout=30)
+        asked = cluster.capture(slurm, ["sbatch", "--test-only", name], folder=folder)
 
         assert asked.returncode != 0
         assert re.search("[Nn]ode|processors", asked.stderr)
@@ -134,7 +134,7 @@ def test_slow_network_is_seen(healed: State, proof: Any, request: pytest.Fixture
     """Where one of two links is slow, the program names the interface and its rate, whatever NCCL's variable says."""
     faults.link(healed, "50mbit", ["node2"])
     folder = cluster.stage(healed, SLOW, extra=[INTERFACE])
-    job = cluster.submit(healed, SLOW, options=["--nodelist=node1,node2"], folder=folder, timeout=120)
+    job = cluster.submit(healed, SLOW, options=["--nodelist=node1,node2"], folder=folder)
     seen = re.findall(r"(node\d): (\w+) sent \S+ MB in \S+ s, (\d+) Mbit/s, NCCL_SOCKET_IFNAME is ib0", job.output)
 
     assert proof.shortcomings(SLOW, job) == [], job.output

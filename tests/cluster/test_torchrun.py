@@ -79,9 +79,9 @@ def trained(slurm: State, until: Any) -> Callable[[str], Trained]:
         started = {layout: start(slurm, layout) for layout in group}
         ours = {identity for identity, _ in started.values()}
         running = ["squeue", "--noheader", "--states=RUNNING", "--format=%i"]
-        until(lambda: ours <= set(cluster.capture(slurm, running).stdout.split()), 60)
+        until(lambda: ours <= set(cluster.capture(slurm, running).stdout.split()))
         for layout, (identity, folder) in started.items():
-            known[layout] = Trained(cluster.await_job(slurm, identity, timeout=400), folder)
+            known[layout] = Trained(cluster.await_job(slurm, identity), folder)
 
     def find(layout: str) -> Trained:
         if layout not in known:

@@ -51,7 +51,7 @@ sys.stdout.write(f"{rank} end steps=1 params={'ab' * 6}\\n")
 
 RUN = "srun python3 ranks.py"
 GREEDY = "python3 -c 'print(len(bytearray(300 * 2**20)))'"
-AGAIN = '[ -n "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep 100; }'
+AGAIN = '[ -n "$SLURM_RESTART_COUNT" ] || { scontrol requeue $SLURM_JOB_ID; sleep infinity; }'
 
 NAME = "$(printf 'x|COMPLETED|0:0|1|1|0|node1\\n%s|x|COMPLETED|0:0|1||0|node1\\n%s.0|x' $SLURM_JOB_ID $SLURM_JOB_ID)"
 """The name of a step that ends its own row of sacct, and holds one of a job that went well."""
@@ -60,15 +60,15 @@ JOBS = {
     "good": ("-N2", f"{RUN} true"),
     "failed": ("-N2", "srun --kill-on-bad-exit=1 python3 ranks.py false; exit 3"),
     "step-failed": ("-N2", f"{RUN} false; exit 0"),
-    "cancelled": ("-N2", f"{RUN} sleep 600"),
+    "cancelled": ("-N2", f"{RUN} sleep infinity"),
     "timeout": ("-N2 --time=1", f"{RUN} sleep 600"),
     "out-of-memory": ("--mem=100M", f"{RUN} {GREEDY}"),
-    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep 6000"),
+    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep infinity"),
     "nothing": ("-N2", "exit 0"),
     "no-lines": ("-N2", "srun true"),
-    "held": ("--requeue", "scontrol requeuehold $SLURM_JOB_ID; sleep 600"),
+    "held": ("--requeue", "scontrol requeuehold $SLURM_JOB_ID; sleep infinity"),
     "again": ("-N2 --requeue --open-mode=append", f"{AGAIN}; {RUN} true"),
-    "running": ("-N2", f"{RUN} sleep 600"),
+    "running": ("-N2", f"{RUN} sleep infinity"),
     "pending": ("--hold", "exit 0"),
     "one-host": ("-N2 --ntasks-per-node=2", "srun -N1 -n2 python3 ranks.py true"),
     "alone": ("-N2", "srun env SLURM_PROCID=0 SLURM_NTASKS=1 python3 ranks.py true"),
@@ -94,7 +94,7 @@ class Jobs:
     state: State
     folder: str
     numbers: dict[str, str]
-    until: Callable[[Callable[[], object], float], object]
+    until: Callable[[Callable[[], object]], object]
 
     def ended(self, name: str) -> str:
         """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
@@ -105,17 +105,17 @@ class Jobs:
             parts = [row for row in found.last if not row.step]
             return bool(parts) and all(row.ended for row in parts)
 
-        self.until(over, 200)
+        self.until(over)
         return number
 
     def verify(self, *arguments: str, folder: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command as the user, on the login node."""
         command = [f"/home/{cluster.USER}/torch-env/bin/srunbook", "verify", *arguments]
-        return cluster.capture(self.state, command, folder=folder or self.folder, timeout=120)
+        return cluster.capture(self.state, command, folder=folder or self.folder)
 
 
 @pytest.fixture(scope="module")
-def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], tmp_path_factory) -> Iterator[Jobs]:
+def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Jobs]:
     """Submit all jobs; wait until those that are to be ended from outside have started."""
     script = tmp_path_factory.mktemp("verify") / "verify.sbatch"
     script.touch()
@@ -125,17 +125,17 @@ def jobs(slurm: State, until: Callable[[Callable[[], object], float], object], t
     for name, (options, command) in JOBS.items():
         nodes = [] if "-w" in options else ["--exclude=node3,node4"]
         argv = ["sbatch", "--parsable", *nodes, *options.split(), f"--wrap={command}"]
-        done = cluster.capture(slurm, argv, folder=folder, timeout=60)
+        done = cluster.capture(slurm, argv, folder=folder)
         assert done.returncode == 0, done.stderr
         numbers[name] = done.stdout.strip()
     home = slurm.folder / folder.lstrip("/")
     started = [home / f"slurm-{numbers[name]}.out" for name in ("cancelled", "node-fail")]
-    until(lambda: all(log.exists() and log.read_text().count("start") == 2 for log in started), 90)
+    until(lambda: all(log.exists() and log.read_text().count("start") == 2 for log in started))
     cluster.capture(slurm, ["scancel", numbers["cancelled"]])
     yield Jobs(slurm, folder, numbers, until)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
     cluster.faults.heal(slurm)
-    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"}, 90)
+    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})
 
 
 @pytest.fixture(scope="module")
@@ -154,13 +154,13 @@ def test_a_job_that_has_not_ended(jobs, until, name):
         "pending": "PENDING, 1 node, elapsed 00:00:00, says sacct",
     }[name]
     expected = f"FAILED      job  {sentence}"  # accounting hears of a requeue in two steps
-    until(lambda: expected in (said := jobs.verify(jobs.numbers[name])).stdout and said.returncode == cause, 90)
+    until(lambda: expected in (said := jobs.verify(jobs.numbers[name])).stdout and said.returncode == cause)
 
 
 def test_a_job_of_the_torchrun_guide(jobs):
     """The published script of another guide is verified by its job's number, where it was submitted."""
     folder = stage(jobs.state, TORCHRUN)
-    job = cluster.submit(jobs.state, TORCHRUN, ["--epochs", "1"], folder=folder, timeout=200)
+    job = cluster.submit(jobs.state, TORCHRUN, ["--epochs", "1"], folder=folder)
     done = jobs.verify("--json", "--backend", "gloo", job.identity, folder=folder)
     report = json.loads(done.stdout)
 
@@ -173,7 +173,7 @@ def gloo(jobs: Jobs) -> tuple[str, str]:
     """Run a job of the gloo guide to its end; return its number, and the folder where it was submitted."""
     folder = stage(jobs.state, GLOO, extra=[SCRIPT])
     size = ["--epochs=3", "--days=7", "--max-steps=20"]
-    job = cluster.submit(jobs.state, GLOO, size, folder=folder, timeout=240)
+    job = cluster.submit(jobs.state, GLOO, size, folder=folder)
     return job.identity, folder
 
 

@@ -82,7 +82,7 @@ def printed(slurm: State, folder: Path, cases: dict[tuple[str, str], str]) -> di
     parts = [f"printf '\\n=== %s\\n' {number}\n(\n{lines}\n) 2>&1\n" for number, lines in enumerate(cases.values())]
     script = folder / "wrong.sbatch"
     script.write_text(JOB + "".join(parts) + "true\n", encoding="utf-8")
-    job = submit(slurm, script, timeout=120)
+    job = submit(slurm, script)
     assert job.state == "COMPLETED", job.output
     outputs = re.split(r"^=== \d+\n", job.output, flags=re.MULTILINE)[1:]
     return dict(zip(cases, outputs, strict=True))

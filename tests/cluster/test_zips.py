@@ -43,7 +43,7 @@ def first_job(commands: list[Line]) -> list[Line]:
 
 
 GUIDES = [
-    pytest.param("torchrun", True, id="torchrun-short"),
+    # What all guides share; the short form of another one would start its first job, as test_scripts.py does.
     pytest.param("gloo-ddp", True, id="gloo-ddp-short"),
     *(
         pytest.param(guide, False, id=guide, marks=[pytest.mark.full, pytest.mark.timeout(3600)])
