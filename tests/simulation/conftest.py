@@ -6,7 +6,6 @@ import contextlib
 import sys
 import tempfile
 import textwrap
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +17,6 @@ from support.preloaded import preloaded
 
 collect_ignore = ["foreign"]
 """Other people's programs: they have no doctests, and importing one may start its training."""
-
-GONE_SECONDS = 2.0
-"""How long after its end a simulation's processes may still be seen."""
 
 
 class Survivors:
@@ -42,15 +38,6 @@ class Survivors:
                 if self.tag in command or self.tag in process.environ().values():
                     found[process.pid] = command
         return found
-
-    def none_within(self, seconds: float = GONE_SECONDS) -> bool:
-        """Wait until there is none; return False when there still is one after that time."""
-        deadline = time.monotonic() + seconds
-        while self.find():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.hanging import HUNG, WATCH
+from support.ports import free_port
 
 from srunbook import simulate
 from srunbook.simulate._checks import derived_ports, fresh_job_id
@@ -31,7 +33,7 @@ rank = int(os.environ.get("SLURM_PROCID", "0"))
 """
 
 SAY = """
-info = initialize_distributed(timeout=60)
+info = initialize_distributed(timeout=600)
 import jax, jax.numpy as jnp
 from jax.experimental import multihost_utils
 total = multihost_utils.process_allgather(jnp.ones(())).sum()
@@ -49,7 +51,7 @@ def run_ranks(folder, source, *argv, **options):
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "program.py").write_text(PROGRAM + source)
-    options = {"nodes": 2, "timeout": 90, "kill_on_bad_exit": False, **options}
+    options = {"nodes": 2, "kill_on_bad_exit": False, **options}
     result = simulate.run([sys.executable, str(folder / "program.py"), *argv], **options)
     # No ^ before it: a greeting of gloo, which comes in pieces, may stand before it on the line.
     said = [[json.loads(text) for text in re.findall(r"said (\{.*)$", rank.output, re.M)] for rank in result.ranks]
@@ -118,7 +120,7 @@ def test_arguments(ranks):
 for name in list(os.environ):
     if name.startswith("SLURM"):
         del os.environ[name]
-info = initialize_distributed(coordinator_address=sys.argv[1], num_processes=2, process_id=rank, timeout=60)
+info = initialize_distributed(coordinator_address=sys.argv[1], num_processes=2, process_id=rank, timeout=600)
 say(rank=info.process_id, everywhere=info.global_device_count, source=info.source)
 """
     with fresh_job_id(["127.0.0.1"]) as job_id:  # its port is one that no other simulation has
@@ -129,7 +131,7 @@ say(rank=info.process_id, everywhere=info.global_device_count, source=info.sourc
 
 
 CONTEXT = """
-with initialize_distributed(timeout=60) as info:
+with initialize_distributed(timeout=600) as info:
     together()
     say(inside=rank)
 say(outside=rank)
@@ -160,10 +162,10 @@ def work():
     say(survived=rank)
 
 if how == "plain":
-    initialize_distributed(timeout=60)
+    initialize_distributed(timeout=600)
     work()
 else:
-    with initialize_distributed(timeout=60):
+    with initialize_distributed(timeout=600):
         work()
 """
 
@@ -187,8 +189,9 @@ def test_one_rank_fails(ranks, how, victim):
     assert said == [[], []]
     assert not result.timed_out
     assert other.returncode not in (0, None)
-    assert other.seconds - result.ranks[victim].seconds < 20
-    if how != "kill":
+    if how == "kill":  # JAX alone would notice after 100 s
+        assert f"rank {victim} on 127.0.0.{victim + 1} ended without a word" in other.output
+    else:
         assert f"rank {victim} on 127.0.0.{victim + 1} failed:" in other.output
         assert "no data" in result.ranks[victim].stderr
     if how in ("raise", "plain"):
@@ -199,28 +202,22 @@ def test_one_rank_fails(ranks, how, victim):
 SECONDS = 5
 """The timeout of the calls below that have to wait in vain."""
 
-SLACK = 6.0
-"""How much longer they may take, to end cleanly and on a busy machine."""
+NOBODY = f"127.0.0.1:{free_port()}"
+"""Where nobody listens."""
 
 CALL = """
 import jax
 from srunbook.distributed import DistributedError
 
 def call(**arguments):
-    begin = time.monotonic()
-    try:
-        return initialize_distributed(**{"timeout": SECONDS, **arguments})
-    except DistributedError:
-        say(seconds=time.monotonic() - begin)
-        raise
+    return initialize_distributed(**{"timeout": SECONDS, **arguments})
 
-def both_are_here():
-    # After the import of JAX, which may take one of them seconds longer than the other.
-    here = os.path.dirname(os.path.abspath(__file__))
-    open(os.path.join(here, f"here{rank}"), "w").close()
-    deadline = time.monotonic() + 60
-    while not all(os.path.exists(os.path.join(here, f"here{one}")) for one in range(2)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+def short(name):
+    # The time for one step of the start begins with that step, and is short.
+    from srunbook.distributed import _start
+    def within(deadline, step, real=_start.call_within):
+        return real(_start.Deadline.after(SECONDS) if step.__name__ == name else deadline, step)
+    _start.call_within = within
 
 def server(silent):
     import socket, threading
@@ -273,11 +270,9 @@ for source in json.loads(sys.argv[1]) if rank == 0 else []:
     sources = json.dumps([source for source, _ in BEFORE_THE_START])
     result, (said, _) = ranks(f"SECONDS = {SECONDS}\n{CALL}{one_by_one}", sources)
 
-    took, errors = said[::2], said[1::2]
-    assert len(errors) == len(BEFORE_THE_START), result.output
-    for (_, message), error in zip(BEFORE_THE_START, errors, strict=True):
+    assert len(said) == len(BEFORE_THE_START), result.output
+    for (_, message), error in zip(BEFORE_THE_START, said, strict=True):
         assert re.search(message, error["error"])
-    assert max(one["seconds"] for one in took) < SLACK
 
 
 ERRORS = {
@@ -288,8 +283,8 @@ ERRORS = {
     ),
     "unreachable coordinator": (
         "call() if rank else sys.exit(3)",
-        {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1:9999"},
-        r"rank 1 .*did not reach rank 0 at 127\.0\.0\.1:9999 within 5 s: nobody.*SLURM_COORDINATOR_ADDRESS.*srun",
+        {"SLURM_COORDINATOR_ADDRESS": NOBODY},
+        rf"rank 1 .*did not reach rank 0 at {NOBODY} within 5 s: nobody.*SLURM_COORDINATOR_ADDRESS.*srun",
     ),
     "unknown name": (
         "call() if rank else sys.exit(3)",
@@ -317,22 +312,23 @@ ERRORS = {
         r"SLURM_NTASKS=2, but 1 of 2 processes came .* within 5 s; missing: rank 1 on 127\.0\.0\.2.*srun --ntasks=2",
     ),
     "JAX hangs on rank 0": (
-        "if rank == 0:\n    jax.distributed.initialize = lambda **_: time.sleep(60)\nboth_are_here()\ncall()",
+        "if rank == 0:\n    short('initialize')\n    jax.distributed.initialize = lambda **_: time.sleep(3600)\n"
+        "call(timeout=600)",
         {},
         r"rank 0 met the others at \S+, but JAX did not start: it was not through within 5 s.*JAX_COORDINATOR_PORT",
     ),
     "JAX fails on rank 0": (
-        "if rank == 0:\n    jax.distributed.initialize = lambda **_: 1 / 0\nboth_are_here()\ncall()",
+        "if rank == 0:\n    jax.distributed.initialize = lambda **_: 1 / 0\ncall(timeout=600)",
         {},
         r"rank 0 met the others at \S+, but JAX did not start: division by zero.*srun",
     ),
     "JAX finds no devices": (
-        "jax.devices = lambda: time.sleep(60)\nboth_are_here()\ncall()",
+        "def devices():\n    time.sleep(3600)\njax.devices = devices\nshort('devices')\ncall(timeout=600)",
         {},
         r"rank \d met the others at \S+, but JAX has not found the devices of all: .* within 5 s.*srun --exclude",
     ),
     "other arguments in the second call": (
-        "initialize_distributed(timeout=60)\ncall(port=5000)",
+        "initialize_distributed(timeout=600)\ncall(port=5000)",
         {},
         r"was called before with no arguments, and now with \{'port': 5000\}",
     ),
@@ -347,40 +343,41 @@ WAITING = {
     for name, (source, environ, _) in ERRORS.items()
 }
 WAITING["JAX alone"] = (
-    FAILS.replace("initialize_distributed(timeout=60)", "__import__('jax').distributed.initialize()"),
+    WATCH
+    + FAILS.replace("initialize_distributed(timeout=600)", "__import__('jax').distributed.initialize()").replace(
+        "    if rank == victim:\n", "    expect_hang()\n    if rank == victim:\n"
+    ),
     ("plain", "1"),
-    {"timeout": 8},
+    {},
 )
 
 
 @pytest.mark.parametrize("name", ["JAX alone"])
 def test_without_the_monitor(waiting, name):
     """With JAX alone, the same exception leaves the other rank waiting."""
-    result, _ = waiting[name].result()
+    result, said = waiting[name].result()
 
-    assert result.timed_out
+    assert said == [[], []]
+    assert HUNG in result.ranks[0].output
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.full] if name in ONLY_FULL else []) for name in ERRORS]
 )
 def test_errors(waiting, name):
-    """Every wrong use ends in time, with an exception that names the variable and the line that mends it."""
-    result, said = waiting[name].result()
+    """Every wrong use ends with an exception that names the variable and the line that mends it."""
+    result, _ = waiting[name].result()
 
     assert not result.timed_out
     assert re.search(f"DistributedError: .*{ERRORS[name][2]}", result.output), result.output
     assert max(rank.returncode for rank in result.ranks) in (1, 3)
-    took = [one["seconds"] for lines in said for one in lines]
-    assert took
-    assert max(took) < SECONDS + SLACK
 
 
 def test_as_many_devices_as_fit(ranks):
     """A process opens as many files as its hard limit allows, and so many devices as the error names fit into that."""
     few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
     after = """
-info = initialize_distributed(cpu_devices=8, timeout=60)
+info = initialize_distributed(cpu_devices=8, timeout=600)
 say(everywhere=info.global_device_count, limits=resource.getrlimit(resource.RLIMIT_NOFILE))
 """
     result, said = ranks(few + after)

@@ -129,7 +129,9 @@ WRONG = {
 """What a layout may do wrong: the program, nodes, ranks on each, and the change to its text."""
 
 
-@pytest.mark.parametrize("wrong", [*list(WRONG)[:3], *(pytest.param(name, marks=FULL) for name in list(WRONG)[3:])])
+@pytest.mark.parametrize(
+    "wrong", [*list(WRONG)[::2][:2], *(pytest.param(name, marks=FULL) for name in [*list(WRONG)[1::2], list(WRONG)[4]])]
+)
 def test_oracle_sees(wrong: str, one: Training, run: Train) -> None:
     """A layout that computes something else is far outside of the tolerance."""
     name, nodes, processes, edits = WRONG[wrong]
@@ -180,13 +182,8 @@ def test_activations_are_what_the_formula_says(name: str, number: int, ranks: fo
 
 BAD = [
     ("hsdp.py", 3, (2,), "3 ranks do not divide into groups of 2, only of 1, 3"),
-    ("hsdp.py", 2, ("two",), "2 ranks do not divide into groups of two, only of 1, 2"),
-    ("hsdp.py", 2, (-2,), "2 ranks do not divide into groups of -2, only of 1, 2"),
     ("tensor_parallel.py", 3, (), "4 heads do not divide among 3 ranks"),
-    ("fsdp_tp.py", 3, (2,), "3 ranks do not divide into groups of 2, only of 1, 3"),
     ("fsdp_tp.py", 2, ("two",), "2 ranks do not divide into groups of two, only of 1, 2"),
-    ("fsdp_tp.py", 2, (0,), "2 ranks do not divide into groups of 0, only of 1, 2"),
-    ("fsdp_tp.py", 3, (), "4 heads do not divide among 3 ranks"),
     ("pipeline.py", 5, (), "4 blocks are too few for 5 stages"),
     ("context_parallel.py", 3, (), "32 characters do not divide among 3 ranks"),
 ]

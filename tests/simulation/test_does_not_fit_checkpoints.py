@@ -260,9 +260,8 @@ def sealed(ranks: forked.Forked, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-@pytest.mark.parametrize(
-    "what", ["bytes are changed", *(pytest.param(name, marks=FULL) for name in SEALED if name != "bytes are changed")]
-)
+@FULL
+@pytest.mark.parametrize("what", SEALED)
 def test_damage_under_a_seal(what: str, sealed: Path, one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
     """A folder that is not as it was sealed is set aside, and the training continues after the one before."""
     folder = tmp_path / "checkpoints"

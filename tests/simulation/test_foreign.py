@@ -37,6 +37,7 @@ def losses(data, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.full
 def test_image_classifier_learns(losses, tmp_path):
     """The classifier's training loss falls, and its best model is saved."""
     first, *_, last = losses("classify_folder.py", "shapes", r"epoch \d+  train loss")
@@ -45,6 +46,7 @@ def test_image_classifier_learns(losses, tmp_path):
     assert (tmp_path / "checkpoints" / "model_best.pth").exists()
 
 
+@pytest.mark.full
 def test_character_model_learns(losses, tmp_path):
     """The language model's loss on held-out text falls, and a checkpoint is saved."""
     first, *_, last = losses("char_gpt.py", "tales.txt", r"\| val loss")

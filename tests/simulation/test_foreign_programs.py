@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import runpy
 from collections.abc import Callable, Iterator
@@ -104,6 +105,12 @@ def alone(run: Run) -> Callable[[str], forked.Outcome]:
     return find
 
 
+@pytest.fixture(scope="module")
+def on_several(run: Run) -> Callable[[str, int], forked.Outcome]:
+    """Return what a converted program prints, and leaves, on some processes."""
+    return functools.cache(lambda name, processes: run(CONVERTED / name, processes))
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_conversion_takes_twenty_lines(name: str) -> None:
     """The guide's conversion changes no more lines than the guide says."""
@@ -120,11 +127,13 @@ def test_page_says_how_many_lines() -> None:
     assert f"converted in {counts[0]} to {counts[-1]} lines" in page
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
+@pytest.mark.parametrize(
+    "processes", [pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full), 4]
+)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_losses_are_those_of_one_device(name: str, processes: int, run: Run, alone: Any) -> None:
+def test_losses_are_those_of_one_device(name: str, processes: int, on_several: Any, alone: Any) -> None:
     """A converted program prints the losses of the original, once."""
-    converted = run(CONVERTED / name, processes)
+    converted = on_several(name, processes)
     expected = losses(alone(name))
 
     assert converted.statuses == [0] * processes, converted.text
@@ -140,10 +149,10 @@ def test_early_stop_is_part_of_the_comparison(alone: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "result"), [("char_gpt.py", "ckpt.pt"), ("classify_folder.py", "checkpoints/model_best.pth")]
 )
-def test_saved_model_is_that_of_one_device(name: str, result: str, run: Run, alone: Any) -> None:
+def test_saved_model_is_that_of_one_device(name: str, result: str, on_several: Any, alone: Any) -> None:
     """The program for one device can load the model that several processes saved: no name begins with `module.`."""
     key = "model" if name == "char_gpt.py" else "state_dict"
-    folders = (alone(name).folder, run(CONVERTED / name, 2).folder)
+    folders = (alone(name).folder, on_several(name, 4).folder)
     expected, found = (torch.load(folder / result, weights_only=True)[key] for folder in folders)
 
     assert list(found) == list(expected)
@@ -151,9 +160,9 @@ def test_saved_model_is_that_of_one_device(name: str, result: str, run: Run, alo
         torch.testing.assert_close(found[parameter], value, rtol=1e-3, atol=1e-4)
 
 
-def test_table_is_written_once(run: Run, alone: Any) -> None:
+def test_table_is_written_once(on_several: Any, alone: Any) -> None:
     """All rows of the test set are predicted, and one process writes them."""
-    folders = (alone("fit_table.py").folder, run(CONVERTED / "fit_table.py", 2).folder)
+    folders = (alone("fit_table.py").folder, on_several("fit_table.py", 4).folder)
     expected, found = ((folder / "results" / "predictions.csv").read_text().splitlines() for folder in folders)
 
     assert len(found) == len(expected) == 151
@@ -166,8 +175,12 @@ def test_table_is_written_once(run: Run, alone: Any) -> None:
     [
         ("char_gpt.py", "dist.all_reduce(loss.detach())", "pass"),
         pytest.param("char_gpt.py", "(loss * world_size).backward()", "loss.backward()", marks=pytest.mark.full),
-        ("char_gpt.py", "ddp = nn.parallel.DistributedDataParallel(model)", "ddp = model"),
-        ("classify_folder.py", "manual_seed(args.seed)", "manual_seed(args.seed + rank)"),
+        pytest.param(
+            *("char_gpt.py", "ddp = nn.parallel.DistributedDataParallel(model)", "ddp = model"), marks=pytest.mark.full
+        ),
+        pytest.param(
+            *("classify_folder.py", "manual_seed(args.seed)", "manual_seed(args.seed + rank)"), marks=pytest.mark.full
+        ),
         ("classify_folder.py", "else BatchNorm)", "else nn.BatchNorm2d)"),
         pytest.param("fit_table.py", "/ y.numel()", "/ len(y[rank::world_size])", marks=pytest.mark.full),
         ("fit_table.py", "[rank::world_size]", ""),

@@ -128,7 +128,6 @@ def test_rendered_script_runs(framework: str, program: str, processes: int, tmp_
         },
         capture_output=True,
         text=True,
-        timeout=100,
         check=False,
     )
     ends = [record for record in parse_rank_lines(result.stdout.splitlines()) if isinstance(record, RankEnd)]

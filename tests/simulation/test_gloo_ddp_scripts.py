@@ -53,9 +53,7 @@ class Folder:
         """Run the helper here."""
         environ = {**os.environ, "PATH": f"{self.path / 'bin'}:{os.environ['PATH']}"}
         command = ["bash", HELPER, *arguments]
-        return subprocess.run(
-            command, cwd=self.path, env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        return subprocess.run(command, cwd=self.path, env=environ, capture_output=True, text=True, check=False)
 
     @property
     def submitted(self) -> list[str]:

@@ -77,7 +77,7 @@ def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
             patch.chdir(folder)
             env = {"OMP_NUM_THREADS": "1", **environ}
             command = [sys.executable, name]
-            ended = simulate.run(command, nodes=nodes, ntasks_per_node=processes // nodes, timeout=100, env=env)
+            ended = simulate.run(command, nodes=nodes, ntasks_per_node=processes // nodes, env=env)
         return Training(ended.returncode, ended.output, ended.failure or "", folder)
 
     return start
@@ -93,9 +93,10 @@ def one(run: Run) -> Training:
 
 FULL = pytest.mark.full
 LAYOUTS = [
-    *(("several_nodes.py", processes) for processes in (2, 4)),
+    ("several_nodes.py", 4),
     ("requeue.py", 2),
-    *(pytest.param(*case, marks=FULL) for case in (("several_nodes.py", 1), ("requeue.py", 1), ("requeue.py", 4))),
+    *(pytest.param("several_nodes.py", processes, marks=FULL) for processes in (1, 2)),
+    *(pytest.param("requeue.py", processes, marks=FULL) for processes in (1, 4)),
 ]
 
 

@@ -41,7 +41,7 @@ def alone(kept: Path, *command: str) -> Run:
     """Run a command as one process, outside of any job; return what it kept."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     environ = {**own, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([*command], env=environ, capture_output=True, text=True, timeout=100, check=False)
+    result = subprocess.run([*command], env=environ, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     run: Run = torch.load(kept)
     return run
@@ -49,7 +49,7 @@ def alone(kept: Path, *command: str) -> Run:
 
 def as_two_tasks(kept: Path, *command: str) -> Run:
     """Run a command as two tasks of a node; return what rank 0 kept."""
-    result = simulate.run([*command], ntasks_per_node=2, timeout=100, env={"OMP_NUM_THREADS": "1"})
+    result = simulate.run([*command], ntasks_per_node=2, env={"OMP_NUM_THREADS": "1"})
     assert result.returncode == 0, result.failure
     run: Run = torch.load(kept)
     return run
@@ -95,7 +95,7 @@ def test_launchers_agree_to_the_last_bit(runs: dict[str, Run], name: str) -> Non
 MISTAKES = {"the same order in each epoch": "self.epoch = 0", "the same share on all ranks": "self.rank = 0"}
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", [pytest.param(next(iter(MISTAKES)), marks=pytest.mark.full), [*MISTAKES][1]])
 def test_wrong_order_is_found(runs: dict[str, Run], mistake: str, tmp_path: Path) -> None:
     """A loader that forgets the epoch, or its rank, gives losses and parameters far beyond the tolerance."""
     kept = tmp_path / "mistaken.pt"

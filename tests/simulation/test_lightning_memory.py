@@ -36,7 +36,7 @@ def losses(name: str, processes: int, *edits: tuple[str, str]) -> list[float]:
         assert text.count(before) == 1, before
         text = text.replace(before, after)
     Path(name).write_text(text, encoding="utf-8")
-    ended = simulate.run([sys.executable, name], ntasks_per_node=processes, timeout=100, env={"OMP_NUM_THREADS": "1"})
+    ended = simulate.run([sys.executable, name], ntasks_per_node=processes, env={"OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.failure
     return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", ended.output, re.MULTILINE)]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import re
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.comparing import Mask
+from support.ports import hold
 
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
@@ -86,11 +85,9 @@ pytestmark = pytest.mark.usefixtures("quick_start")
 
 def free_job() -> str:
     """Find a job id from whose last digits Lightning makes a port that nobody listens at."""
-    while True:
-        job = random.randint(10_000, 99_999)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", 15_000 + job % 10_000))
-            return str(job)
+    while not hold(15_000 + (job := random.randint(10_000, 99_999)) % 10_000):
+        pass
+    return str(job)
 
 
 @pytest.fixture
@@ -118,7 +115,7 @@ def start(tmp_path: Path) -> Start:
         environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
         environ |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
         argv = [*argv, f"--output_dir={tmp_path / folder}"]
-        result = simulate.run(argv, ntasks_per_node=tasks, timeout=100, env=environ)
+        result = simulate.run(argv, ntasks_per_node=tasks, env=environ)
         text = result.output + "".join(rank.output for rank in result.ranks if rank.returncode not in (0, 75))
         return Outcome(result.returncode, text, asked.read_text(encoding="utf-8").replace(job, "JOB").splitlines())
 
@@ -130,7 +127,7 @@ def undisturbed(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> 
     """Train without a stop; return the fingerprint."""
     folder = tmp_path_factory.mktemp("undisturbed")
     argv = [sys.executable, str(PROGRAM), "--epochs=2", "--batch_size=128", f"--output_dir={folder / 'outputs'}"]
-    result = simulate.run(argv, ntasks_per_node=2, timeout=100, env={"OMP_NUM_THREADS": "1"})
+    result = simulate.run(argv, ntasks_per_node=2, env={"OMP_NUM_THREADS": "1"})
     return Outcome(result.returncode, result.output, []).fingerprint
 
 
@@ -146,6 +143,7 @@ def test_nothing_is_lost_within_an_epoch(start: Start, undisturbed: str) -> None
     assert again.fingerprint == undisturbed
 
 
+@pytest.mark.full
 def test_nothing_is_lost_at_the_end_of_an_epoch(start: Start, undisturbed: str) -> None:
     """A signal in the last iteration of an epoch lets the epoch end first; processes that load data change nothing."""
     first = start("--num_workers=1", step=ITERATIONS - 1)

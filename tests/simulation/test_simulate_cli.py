@@ -149,7 +149,7 @@ def test_a_full_disk():
     """When standard output cannot be written, all tasks are killed, and the error is said without a traceback."""
     with open("/dev/full", "w") as full:  # noqa: PTH123
         command = [*SRUNBOOK, "simulate", "--", "sh", "-c", "echo x; sleep 600"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=20)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
 
     assert "all tasks were killed: [Errno 28] No space left on device" in done.stderr
     assert "Traceback" not in done.stderr

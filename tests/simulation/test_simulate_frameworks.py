@@ -7,6 +7,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.hanging import HUNG, WATCH
 
 from srunbook import simulate
 from srunbook.simulate._checks import derived_ports
@@ -37,11 +38,15 @@ def psum(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def behind_a_proxy(psum):
+def behind_a_proxy(tmp_path_factory):
     """Start a run that hangs, since its proxy is not kept away, and let it wait while other tests run."""
+    pytest.importorskip("jax")
+    path = tmp_path_factory.mktemp("proxy") / "program.py"
+    start = "jax.distributed.initialize()"
+    path.write_text(WATCH + textwrap.dedent(PSUM).replace(start, f"expect_hang(); {start}"))
     with ThreadPoolExecutor(1) as pool:
         environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
-        yield pool.submit(simulate.run, psum, nodes=2, timeout=15, env=environ)
+        yield pool.submit(simulate.run, [sys.executable, str(path)], nodes=2, env=environ)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +65,7 @@ def two_at_once(psum):
         patch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
         patch.setenv("JAX_NUM_CPU_DEVICES", "8")
         patch.setenv("http_proxy", "http://127.0.0.1:9")
-        return list(pool.map(lambda layout: simulate.run(psum, timeout=90, **layout), layouts))
+        return list(pool.map(lambda layout: simulate.run(psum, **layout), layouts))
 
 
 def test_jax(two_at_once):
@@ -115,7 +120,7 @@ def test_torch_with_mapped_ranks(program):
         """
     )
 
-    result = simulate.run(command, ntasks_per_node="2,1", gpus_per_node=2, timeout=90)
+    result = simulate.run(command, ntasks_per_node="2,1", gpus_per_node=2)
 
     assert result.returncode == 0, result.failure
     sums = [line.rsplit(" ", 1)[0] for line in lines_with(result, "sum")]
@@ -156,7 +161,7 @@ def test_lightning(program):
         """
     )
 
-    result = simulate.run(command, nodes=2, ntasks_per_node=1, timeout=110)
+    result = simulate.run(command, nodes=2, ntasks_per_node=1)
 
     port = derived_ports(result.job_id)[1]
     assert result.returncode == 0, result.failure
@@ -169,5 +174,6 @@ def test_jax_behind_a_proxy_that_is_not_kept_away(behind_a_proxy):
     """The proxy does keep JAX from starting when the nodes are not in no_proxy."""
     result = behind_a_proxy.result()
 
-    assert result.timed_out
+    assert HUNG in result.output
+    assert "in initialize" in result.output
     assert not lines_with(result, "y=")

@@ -47,7 +47,6 @@ def oracles(how, processes, devices, counts):
         nodes=min(processes, 2),
         ntasks_per_node=max(1, processes // 2),
         env={"JAX_NUM_CPU_DEVICES": str(devices)},
-        timeout=400,
     )
     assert result.returncode == 0, result.failure
     return [
@@ -55,12 +54,11 @@ def oracles(how, processes, devices, counts):
     ]
 
 
-TWO = (("right", 1, 4, (3,)), ("short", 2, 2, (4,)))
+TWO = (("right", 1, 4, (3,)), ("exact", 2, 2, (4,)))
 ALL = (("right", 1, 4, (1, 2, 3, 4)), ("right", 2, 2, (4,)), ("right", 4, 1, (4,)))
 """What is computed, processes, devices of each, and the numbers of devices that take part."""
 
 
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize(
     ("how", "processes", "devices", "counts"),
     [*TWO, *(pytest.param(*layout, marks=pytest.mark.full) for layout in ALL)],
@@ -72,9 +70,9 @@ def test_exact_answers(how, processes, devices, counts):
     assert len(ranks) == processes
     for rows in ranks:
         assert {row["devices"] for row in rows} == set(counts)
-        assert len(rows) == (2 if how == "short" else 4) * len(counts)
+        assert len(rows) == (2 if how == "exact" else 4) * len(counts)
         assert {(row["devices"], row["kind"]) for row in rows if "shares" in row} == {
-            (count, kind) for count in counts for kind in LIMITS
+            (count, kind) for count in counts for kind in LIMITS if how == "right"
         }
         for row in rows:
             assert too_far(row) == [], row
@@ -98,7 +96,6 @@ def test_the_same_on_all_layouts(layouts, rows):
         np.testing.assert_allclose(sums, sums[0], rtol=20 * limit)
 
 
-@pytest.mark.timeout(420)
 def test_wrong_sign_is_seen():
     """Particles that attract each other, as in the existing software, fail at every exact answer with a repulsion."""
     ((*rows,),) = oracles("wrong-sign", 1, 1, (1,))
@@ -110,7 +107,7 @@ def test_wrong_sign_is_seen():
 RUN = """
 import os, signal, sys
 from srunbook import initialize_distributed
-info = initialize_distributed(timeout=60)
+info = initialize_distributed(timeout=600)
 import jax, jax.numpy as jnp, numpy as np, optax
 from srunbook.checkpoint import StopSignal
 from srunbook.svgd import SVGD
@@ -165,7 +162,7 @@ def test_stop_and_resume(kind, limit, program, tmp_path):
     def run(folder, *more, nodes):
         environ = {"JAX_ENABLE_X64": str(int(kind == "float64"))}
         arguments = [str(tmp_path / folder), str(tmp_path / f"{folder}-{nodes}.npy"), *more]
-        return simulate.run([*command, *arguments], nodes=nodes, ntasks_per_node=1, env=environ, timeout=90)
+        return simulate.run([*command, *arguments], nodes=nodes, ntasks_per_node=1, env=environ)
 
     stopped = run("saved", "stop", nodes=2)
     assert stopped.returncode == EXIT_STOPPED, stopped.failure
@@ -219,7 +216,7 @@ sys.stdout.flush()
 
 def test_different_calls_are_refused(program):
     """Processes that do not make the same call are told in what it differs, for nothing else would notice."""
-    result = simulate.run([*program(RUN + DIFFERENT), "-", "-"], nodes=2, timeout=90)
+    result = simulate.run([*program(RUN + DIFFERENT), "-", "-"], nodes=2)
 
     assert result.returncode == 0, result.failure
     differences = ["starts from other particles"] * 2 + ["has another key", "has other data"]
@@ -246,7 +243,7 @@ except SVGDError as error:
 
 def test_density_that_is_not_finite_on_another_process(program):
     """All processes end with the same error when a particle of one of them is outside the support of the density."""
-    result = simulate.run([*program(RUN + OUTSIDE), "-", "-"], nodes=2, timeout=90, env={"JAX_NUM_CPU_DEVICES": "2"})
+    result = simulate.run([*program(RUN + OUTSIDE), "-", "-"], nodes=2, env={"JAX_NUM_CPU_DEVICES": "2"})
 
     assert result.returncode == 0, result.failure
     ((first,), (second,)) = said(result, "refused")
@@ -268,7 +265,7 @@ for progress in (info.is_coordinator, not info.is_coordinator):
 
 def test_progress_of_the_coordinator(program):
     """`progress=info.is_coordinator` gives a line at every report; what the others are given does not matter."""
-    result = simulate.run([*program(RUN + COORDINATOR), "-", "-"], nodes=2, timeout=90)
+    result = simulate.run([*program(RUN + COORDINATOR), "-", "-"], nodes=2)
 
     assert result.returncode == 0, result.failure
     assert said(result, "ran") == [["25", "25"]] * 2
@@ -293,7 +290,7 @@ sys.stdout.flush()
 def test_timing_log(program, tmp_path):
     """The timing log has a line of each process for each report, and the slow process is named to all."""
     log = tmp_path / "times.jsonl"
-    result = simulate.run([*program(RUN + SLOW), str(log), "-"], nodes=3, timeout=90)
+    result = simulate.run([*program(RUN + SLOW), str(log), "-"], nodes=3)
 
     assert result.returncode == 0, result.failure
     rows = [json.loads(line) for line in log.read_text().splitlines()]
@@ -303,11 +300,11 @@ def test_timing_log(program, tmp_path):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name, reader):
-    """A program runs alone and on two processes as its first lines say, and prints what was recorded."""
+def test_program(name, reader, pytestconfig):
+    """A program runs on two processes, and alone, as its first lines say, and prints what was recorded."""
     commands = reader.commands(EXAMPLES / name)
     assert len(commands) == 2
-    for command in commands:
+    for command in commands[0 if pytestconfig.getoption("--full") else 1 :]:
         run = reader.run(EXAMPLES / name, command, beside=[EXAMPLES / other for other in PROGRAMS[name]])
         assert run.status == 0, f"{command}\n{run.text}"
         processes = 2 if command.startswith("srunbook") else 1

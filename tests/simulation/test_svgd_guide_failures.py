@@ -14,7 +14,6 @@ from support.comparing import Mask
 from support.failure_cases import Case, check, check_comparison, check_complete
 
 pytest.importorskip("optax")
-pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"

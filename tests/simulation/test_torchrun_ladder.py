@@ -81,8 +81,9 @@ def one(run: Run) -> Training:
 
 FULL = pytest.mark.full
 LAYOUTS = [
-    *(("ddp.py", processes) for processes in (1, 2, 4)),
+    ("ddp.py", 4),
     *(pytest.param(name, 2) for name in ("resume.py", "requeue.py")),
+    *(pytest.param("ddp.py", processes, marks=FULL) for processes in (1, 2)),
     *(pytest.param(name, processes, marks=FULL) for name in ("resume.py", "requeue.py") for processes in (1, 4)),
 ]
 
@@ -153,7 +154,7 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
     assert training.losses == pytest.approx(one.losses, rel=0.1)
 
 
-@pytest.mark.parametrize("name", ["ddp.py", "validate_ddp.py"])
+@pytest.mark.parametrize("name", ["ddp.py", pytest.param("validate_ddp.py", marks=FULL)])
 def test_gpus_that_torch_does_not_see(name: str, run: Run) -> None:
     """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
     text = run(
@@ -190,7 +191,7 @@ SIGNAL = (
 )
 
 
-@pytest.mark.parametrize("batch", [6, 31])
+@pytest.mark.parametrize("batch", [6, pytest.param(31, marks=FULL)])
 def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path: Path) -> None:
     """A signal to one rank stops all after the same batch, once saved and requeued; the next start continues there."""
     (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@" >>requeued\n')

@@ -21,7 +21,7 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.barrier = threading.Barrier(count, timeout=30)
+        self.barrier = threading.Barrier(count)
 
     def arguments(self, process_id: int) -> dict[str, Any]:
         """Return the arguments of `Checkpoints` for one of them."""

@@ -77,7 +77,7 @@ _files.write_part = lambda *arguments: (time.sleep(0.3), write(*arguments))[1]
 Checkpoints({str(tmp_path)!r}).save(1, {{"a": np.arange(5)}}, background=True)
 {line}
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
 
     assert done.returncode == status
     assert np.array_equal(Checkpoints(tmp_path).restore().tensors["a"], np.arange(5))
@@ -94,7 +94,7 @@ def refuse(*arguments):
 _files.write_part = refuse
 Checkpoints({str(tmp_path)!r}).save(1, {{"a": np.arange(5)}}, background=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
 
     assert "step 1 was not saved, and the program ends: [Errno 5] Input/output error" in done.stderr
 
@@ -123,7 +123,7 @@ try:
 except CheckpointError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert done.stdout.startswith(f"step 1 was not saved in {forbidden}: ")
     assert done.stdout.endswith("Permission denied; there is no earlier checkpoint\n")

@@ -79,7 +79,6 @@ def run(place, kills, torn="whole", background="now"):
         [sys.executable, "-c", PROGRAM, str(place), torn, background, *map(str, kills)],
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -106,7 +105,7 @@ def is_right(restored):
     )
 
 
-@pytest.mark.parametrize("background", ["now", "background"])
+@pytest.mark.parametrize("background", ["now", pytest.param("background", marks=pytest.mark.full)])
 def test_killed_at_every_call(directory, tmp_path, background, caplog):
     """Killed at each write, fsync, rename, mkdir and unlink, the one before is whole until the new one is."""
     template = saved(tmp_path / "template")

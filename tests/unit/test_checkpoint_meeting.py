@@ -55,7 +55,7 @@ def meet_at_once(directory, processes, count, enter=lambda job: None):
         enter: Function that each process calls first, with the number of its job.
     """
     groups = [processes(count), processes(count)]
-    start = threading.Barrier(2 * count, timeout=30)
+    start = threading.Barrier(2 * count)
 
     def one(job, rank):
         enter(job)

@@ -127,7 +127,7 @@ def test_any_boxes(tmp_path_factory, data):
         boxes = [(*box, part) for box in boxes for part in axis]
     wanted = tuple(slice(*sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))) for n in shape)
     directory = tmp_path_factory.mktemp("boxes")
-    barrier = threading.Barrier(len(boxes), timeout=30)
+    barrier = threading.Barrier(len(boxes))
 
     def save(rank):
         checkpoints = Checkpoints(directory, process_id=rank, num_processes=len(boxes), barrier=barrier.wait)
@@ -307,12 +307,12 @@ def test_a_process_dies_before_the_commit(tmp_path, processes):
 def test_background_commits_without_another_call(tmp_path, processes):
     """A save in the background is committed as soon as all have written; no process has to call anything."""
     group = processes(2)
-    done = threading.Barrier(2, timeout=30)
+    done = threading.Barrier(2)
 
     def save(rank):
         checkpoints = Checkpoints(tmp_path, **group.arguments(rank))
         checkpoints.save(1, state(rank, 2), background=True)
-        checkpoints._pending._thread.join(30)
+        checkpoints._pending._thread.join()
         done.wait()
         steps = checkpoints.steps()
         done.wait()
@@ -324,7 +324,7 @@ def test_background_commits_without_another_call(tmp_path, processes):
 
 def test_two_jobs_in_one_directory(tmp_path):
     """Two jobs of one process each that save the same step at once never leave a mix; who fails says so."""
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2)
 
     def save(number):
         for round_ in range(20):

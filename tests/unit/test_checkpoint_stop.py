@@ -172,7 +172,7 @@ for step in range(1, 100):
         checkpoints.save(step, {{"a": np.full(1000, step)}})
         stop.leave(requeue=False)
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (EXIT_STOPPED, "")
     assert [path.name for path in tmp_path.iterdir()] == ["step-0000000003"]
@@ -181,6 +181,6 @@ for step in range(1, 100):
 def test_without_the_handlers(tmp_path):
     """The same signal ends a program that has not made a StopSignal."""
     program = "import os, signal, srunbook.checkpoint; os.kill(os.getpid(), signal.SIGUSR1)"
-    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], check=False)
 
     assert done.returncode == -signal.SIGUSR1

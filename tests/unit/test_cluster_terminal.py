@@ -117,8 +117,9 @@ def test_ctrl_c_ends_the_command(terminal):
         assert terminal.await_end(process) in INTERRUPTED
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("trap", ["", "trap '' TERM HUP;"], ids=["obedient", "deaf"])
+@pytest.mark.parametrize(
+    ("number", "trap"), [(signal.SIGTERM, ""), (signal.SIGHUP, "trap '' TERM HUP;")], ids=["obedient", "deaf"]
+)
 def test_a_signal_ends_this_side_at_once(terminal, number, trap):
     """A signal to this side ends it, whether or not the command listens, and the terminal has its modes again."""
     process = terminal.start(apart("bash", "-c", f"{trap} echo $$ ready; sleep 60"))

@@ -245,7 +245,7 @@ def test_down_finds_the_supervisor_of_a_broken_record():
         supervisor(folder, "ls") as reader,
     ):
         assert cluster.down(NAME)
-        assert own.wait(timeout=10) == -9
+        assert own.wait() == -9
         assert (other.poll(), reader.poll()) == (None, None)
 
 
@@ -324,17 +324,17 @@ def test_who_waited_for_a_removed_folder_holds_the_new_one(base):
     def wait() -> None:
         with held(folder, wait=True):
             inside.set()
-            end.wait(10)
+            end.wait()
 
     with held(folder, wait=False):
         waiting = threading.Thread(target=wait)
         waiting.start()
         assert not inside.wait(0.1)
-    assert inside.wait(10)
+    inside.wait()
     with pytest.raises(BlockingIOError), held(folder, wait=False):
         pass
     end.set()
-    waiting.join(10)
+    waiting.join()
     assert not folder.exists()
 
 

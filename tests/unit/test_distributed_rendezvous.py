@@ -6,10 +6,10 @@ import dataclasses
 import errno
 import socket
 import threading
-import time
 
 import pytest
 from support.meeting import close, met
+from support.patience import PATIENCE
 
 from srunbook.distributed import find_place
 from srunbook.distributed._connection import Connection
@@ -17,9 +17,6 @@ from srunbook.distributed._monitor import Monitor
 
 SHORT = 0.4
 """Seconds that a rendezvous waits which does not come about."""
-
-SLACK = 5.0
-"""Seconds beyond its timeout that a call may take on a busy machine."""
 
 
 def test_all_come(places):
@@ -71,14 +68,12 @@ def test_silent_name_server(places, monkeypatch):
     silent = threading.Event()
 
     def look_up(*_, **__):
-        silent.wait(20)
+        silent.wait()
         raise socket.gaierror("no answer")
 
     monkeypatch.setattr(socket, "create_connection", look_up)
-    start = time.monotonic()
     results = met(places(2)[1:], SHORT)
 
-    assert time.monotonic() - start < 10
     assert "name server" in results[1]
     silent.set()
 
@@ -97,18 +92,10 @@ def one_of_two(listener):
     return find_place({}, coordinator_address=address, num_processes=2, process_id=1)
 
 
-def seconds_of(call):
-    """Return how many seconds a call takes, and what came of it."""
-    start = time.monotonic()
-    results = call()
-    return time.monotonic() - start, results
-
-
 def test_silent_stranger(one_of_two):
-    """A server that accepts and says nothing holds nobody up beyond the timeout, and the error says what it does."""
-    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+    """A server that accepts and says nothing holds nobody up, and the error says what it does."""
+    results = met([one_of_two], 1.0)
 
-    assert seconds < 1 + SLACK
     assert "something else listens there, and is silent" in results[1]
 
 
@@ -130,7 +117,7 @@ def test_stranger_that_hangs_up_until_the_end(one_of_two, listener):
 
 
 def test_silent_rank_0(one_of_two, listener):
-    """A process 0 that took this one in, and falls silent then, holds it up for a second more at most."""
+    """A process 0 that took this one in, and falls silent then, does not hold it up for ever."""
     kept = []
 
     def take_in():
@@ -139,11 +126,10 @@ def test_silent_rank_0(one_of_two, listener):
         kept.append(connection)
 
     threading.Thread(target=take_in, daemon=True).start()
-    seconds, results = seconds_of(lambda: met([one_of_two], 1.0))
+    results = met([one_of_two], 1.0)
     for connection in kept:
         connection.close()
 
-    assert seconds < 1 + SLACK
     assert "rank 0 is there, but did not start JAX" in results[1]
 
 
@@ -153,11 +139,10 @@ def test_packets_are_dropped(one_of_two, listener):
     for one in fill:
         one.setblocking(False)
         one.connect_ex(listener.getsockname())
-    seconds, results = seconds_of(lambda: met([one_of_two], 3.0))
+    results = met([one_of_two], 3.0)
     for one in fill:
         one.close()
 
-    assert seconds < 3 + SLACK
     assert "nothing answers; is there a firewall between the nodes?" in results[1]
 
 
@@ -165,13 +150,12 @@ def test_shortest_deadline_counts(places):
     """All hear who is missing when the first one's time is up, and in how many seconds that was."""
     three = places(3)
     results = {}
-    patient = threading.Thread(target=lambda: results.update(met(three[:1], 60.0)))
+    patient = threading.Thread(target=lambda: results.update(met(three[:1], PATIENCE)))
     patient.start()
-    seconds, others = seconds_of(lambda: met(three[1:2], 2.0))
-    patient.join(20)
+    others = met(three[1:2], 2.0)
+    patient.join()
     results.update(others)
 
-    assert seconds < 2 + SLACK
     assert all("within 2 s; missing: rank 2. " in results[rank] for rank in (0, 1)), results
 
 
@@ -265,7 +249,7 @@ def test_one_fails(monitored, until):
     monitors, ends = monitored
     monitors[1].fail("ValueError: boom", 3)
 
-    until(lambda: len(ends.said) == 3, 20)
+    until(lambda: len(ends.said) == 3)
     assert {status for _, status in ends.said.values()} == {3}
     assert "rank 1 failed: ValueError: boom" in ends.said[0][0]
     assert "rank 1 failed: ValueError: boom" in ends.said[2][0]
@@ -276,7 +260,7 @@ def test_one_dies(monitored, until):
     monitors, ends = monitored
     monitors[2].connections[0].socket.shutdown(socket.SHUT_RDWR)
 
-    until(lambda: {0, 1} <= ends.said.keys(), 20)
+    until(lambda: {0, 1} <= ends.said.keys())
     assert "rank 2 ended without a word" in ends.said[0][0]
     assert "rank 2 ended without a word" in ends.said[1][0]
 

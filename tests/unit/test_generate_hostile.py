@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from pathlib import Path
 
@@ -86,21 +85,9 @@ def test_pipe(tmp_path):
     """A pipe into which nobody writes is refused at once."""
     path = tmp_path / "a.yaml"
     os.mkfifo(path)
-    said = []
 
-    def read():
-        try:
-            generate.read_config(Path(path))
-        except JobError as error:
-            said.append(str(error))
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    thread.join(20)
-    if thread.is_alive():  # let it end
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-
-    assert "a.yaml: not a regular file" in "".join(said)
+    with pytest.raises(JobError, match=r"a\.yaml: not a regular file"):
+        generate.read_config(path)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null"])

@@ -18,11 +18,13 @@ AGENT = "torch/distributed/elastic/agent/server/api.py:1008]"
         "1: W1123 05:59:16.923000 178 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1298] The node "
         "'node2_178_0' has failed to shutdown the rendezvous '17' due to an error of type RendezvousConnectionError.",
         f"1: E1123 23:10:02.120000 178 {AGENT} torch.distributed.DistNetworkError: Failed to recv, got 0 bytes",
+        "0: [rank0]:            ~~~~~~~~^^^^^^^^^^^",
+        "    ^^^^^^",
         "1: ",
     ],
 )
 def test_lines_of_libraries(line):
-    """What torch and its agents say when one side of a connection ends first."""
+    """What torch and its agents say when one side of a connection ends first, and what Python draws."""
     assert is_library_line(line)
 
 

@@ -126,7 +126,7 @@ def test_erlang(close, shape):
     close(chain.variance(), gamma.var(), 300)
 
 
-@pytest.mark.parametrize("shape", [2, 200])
+@pytest.mark.parametrize("shape", [pytest.param(2, marks=pytest.mark.full), 200])
 def test_erlang_alone_at_a_short_time(close, shape):
     """A time so short that few jumps are likely needs as many terms as there are states, also where it stands alone."""
     time = 0.1
@@ -139,7 +139,7 @@ def test_erlang_alone_at_a_short_time(close, shape):
     close(jax.grad(lambda rate: phase_type.erlang(shape, rate).log_prob(time))(1.5), shape / 1.5 - time, 30)
 
 
-@pytest.mark.parametrize("shape", [3, 200])
+@pytest.mark.parametrize("shape", [pytest.param(3, marks=pytest.mark.full), 200])
 def test_score_of_erlang(close, shape):
     """The gradient of the log likelihood for the rate is N k / rate - sum t, however unlikely the data are."""
     times = jnp.array([shape * 0.75, float(shape), 1.0, 2.0, 3.0])
@@ -158,7 +158,7 @@ def test_hypoexponential(close):
     close(phase_type.hypoexponential(rates).prob(times), expected, 5)
 
 
-@pytest.mark.parametrize("samples", [5, 40])
+@pytest.mark.parametrize("samples", [pytest.param(5, marks=pytest.mark.full), 40])
 def test_length_of_genealogies(close, samples):
     """P(L <= t) = (1 - exp(-t/2))^(n-1) for the total length of a genealogy, also with 40 samples."""
     times = np.array([0.5, 2.0, 6.0, 10.0, 15.0])
@@ -166,7 +166,6 @@ def test_length_of_genealogies(close, samples):
     close(phase_type.coalescent_length(samples).cdf(times), (1 - np.exp(-times / 2)) ** (samples - 1), 2)
 
 
-@BOTH
 @pytest.mark.parametrize("samples", [20, pytest.param(40, marks=pytest.mark.full)])
 def test_shortest_genealogies(close, samples):
     """Where P(L <= t) is tiny, every digit of it is right, and so is its gradient for the rate; the upper end as well.
@@ -222,7 +221,7 @@ def test_rewards(close):
     close(kept.rates, rates)
 
 
-@pytest.mark.parametrize("samples", [5, 12])
+@pytest.mark.parametrize("samples", [5, pytest.param(12, marks=pytest.mark.full)])
 def test_segregating_sites(close, samples):
     """The number of mutations is the sum of geometric numbers with (k-1) / (k-1+theta), and the alternating sum."""
     theta, most = 2.0, 59
@@ -284,7 +283,7 @@ def test_too_many_terms():
 
 
 @BOTH
-@pytest.mark.parametrize("theta", [1e-3, 167.0, 1e5])
+@pytest.mark.parametrize("theta", [1e-3, pytest.param(167.0, marks=pytest.mark.full), 1e5])
 def test_ends_smaller_than_rounding(close, theta):
     """No segregating site at all: the probability, product of k / (k + theta), and its score keep their digits."""
 
@@ -405,7 +404,10 @@ def test_traced_values_are_not_looked_at():
     assert np.isfinite(jax.grad(lambda rate: phase_type.erlang(2, rate).log_prob(1.0))(3.0))
 
 
-@pytest.mark.parametrize(("samples", "theta"), [(2, 1e-3), (50, 1e-3), (50, 1e3)])
+@pytest.mark.parametrize(
+    ("samples", "theta"),
+    [(50, 1e3), *(pytest.param(*each, marks=pytest.mark.full) for each in ((2, 1e-3), (50, 1e-3)))],
+)
 def test_rounding_is_not_refused(samples, theta):
     """What inverting and multiplying in float32 leaves of probabilities is taken for them."""
     count = phase_type.segregating_sites(samples, theta)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE
 
 pytest.importorskip("jax")
 pytest.importorskip("optax")
@@ -101,10 +102,10 @@ def test_a_package_that_hangs_is_killed(bench, monkeypatch, tmp_path):
     )
     monkeypatch.setattr(speed, "HERE", tmp_path)
     peer = speed.Peer("other", tmp_path)
-    before = peer.ask({}, 60)
+    before = peer.ask({}, PATIENCE)
     process = peer._process
     hanging = peer.ask({"hang": True}, 0.3)
-    after = peer.ask({}, 60)
+    after = peer.ask({}, PATIENCE)
     peer.end()
 
     assert (before, hanging, after) == ({"ms": 1}, None, {"ms": 1})

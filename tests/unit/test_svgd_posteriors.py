@@ -39,6 +39,7 @@ def particles_of(log_prior, log_likelihood, data, dim, kind):
     return particles
 
 
+@pytest.mark.full
 def test_erlang_posterior(kind):
     """The rate of Erlang times with a gamma prior has its conjugate posterior within 5 %."""
     shape, a, b = 3, 2.0, 1.0
@@ -89,6 +90,7 @@ def test_two_erlang_rates(kind):
     assert np.corrcoef(particles.T)[0, 1] == pytest.approx(correlation, rel=SHARE)
 
 
+@pytest.mark.full
 def test_coalescent_posterior(kind):
     """The rate at which lineages join, from heights of genealogies, has its exact posterior within 5 %."""
     pairs = np.array([6.0, 3.0, 1.0])

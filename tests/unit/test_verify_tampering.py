@@ -43,10 +43,8 @@ def wrongly_failed(shape: str, numbers: Iterable[int], folder: Path) -> list[str
 
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_tampering_is_found(name, tmp_path):
-    """Three jobs tampered with in each way: none passes, none breaks the verifier."""
-    wrong = wrongly_passed(name, range(3), tmp_path / "job")
-
-    assert not wrong, f"{len(wrong)} of 3: {wrong[0]}"
+    """A job tampered with in each way does not pass, and does not break the verifier."""
+    assert wrongly_passed(name, range(1), tmp_path / "job") == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -149,4 +147,5 @@ def test_a_verifier_that_breaks_is_seen(does, name, tmp_path, monkeypatch):
     """A wait without end, an exception and a report that clears the screen are each seen as what they are."""
     monkeypatch.setattr(verify, "judge", does)
 
-    assert verdict(plain(1), tmp_path / "job", patience=0.2).name == name
+    patience = {"patience": 0.2} if name == "hung" else {}
+    assert verdict(plain(1), tmp_path / "job", **patience).name == name
