@@ -100,8 +100,15 @@ def test_table_without_scripts(browser, site):
     context.close()
 
 
-@pytest.mark.parametrize("width", [360, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1400),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.full),
+        pytest.param("dark", 1400, marks=pytest.mark.full),
+    ],
+)
 def test_accessibility_with_answers(open_page, scheme, width):
     """With an answer given, axe finds nothing to complain about, and nothing is wider than the window."""
     page = open_page("index.html", width=width, scheme=scheme)
@@ -157,7 +164,7 @@ class Host(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.parametrize("folder", ["/", "/en/latest/", "/deep/in/a/host/"])
+@pytest.mark.parametrize("folder", ["/", pytest.param("/en/latest/", marks=pytest.mark.full), "/deep/in/a/host/"])
 def test_missing_page(browser, folder):
     """Wherever the site lies and however deep the missing address is, its page has its style and leads on."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Host, folder=folder))

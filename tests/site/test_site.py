@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -264,6 +265,40 @@ def test_navigation_leaves_entries_out(built_site):
         assert "hangs.html" in tree
         assert "slurm-out-of-memory.html" not in tree
         assert "slurm-munge.html" not in tree
+
+
+CAPTION = re.compile(
+    r'class="code-file-caption">.*?class="code-file-name[^>]*>(?P<name>.*?)</code>'
+    r'.*?class="[^"]*\bdownload\b[^>]*?href="(?P<link>[^"]+)"',
+    re.S,
+)
+"""The line above a file: its path, and the download beside it."""
+
+
+def wrong_downloads(site: Path, root: Path) -> tuple[list[str], set[str]]:
+    """Compare the download beside every file with the file.
+
+    Returns:
+        What is wrong, and the paths of all files that can be downloaded.
+    """
+    wrong, found = [], set()
+    for path in sorted(site.rglob("*.html")):
+        for caption in CAPTION.finditer(path.read_text(encoding="utf-8")):
+            name = unescape(re.sub("<[^>]+>", "", caption["name"]))
+            target = path.parent / unquote(caption["link"])
+            found.add(name)
+            if not target.is_file() or target.read_bytes() != (root / name).read_bytes():
+                wrong.append(f"{path.relative_to(site)}: {name}: {caption['link']}")
+    return wrong, found
+
+
+def test_downloads(built_site, included):
+    """The download beside every file gives its bytes."""
+    wrong, found = wrong_downloads(built_site, ROOT)
+    drivers = {name for name in included if Path(name).name.startswith("plot_")}
+
+    assert wrong == []
+    assert found >= set(included) - drivers
 
 
 def test_gallery_pages_have_output(built_site):
