@@ -31,9 +31,6 @@ RECORDED = {
 }
 """Arguments whose output stands on a page, by the file that it stands under."""
 
-MANY_CONNECTIONS = {"production"}
-"""Configurations of which standard error says that their processes have many connections."""
-
 STAND_INS = {
     "scontrol": 'test "$*" = "show hostnames $SLURM_JOB_NODELIST" && printf "127.0.0.%d\\n" 1 2',
     "srun": 'while [[ "$1" == --* ]]; do shift; done\n'
@@ -64,11 +61,10 @@ def test_configurations_make_clean_scripts(tmp_path: Path) -> None:
         scripts.append(tmp_path / f"{path.stem}.sbatch")
         options = ["--config", str(path), "--script", "train.py", *size, "--output", str(scripts[-1])]
         made = CliRunner().invoke(command, options)
-        noted = ["many systems let it open 1024 files" in line for line in made.stderr.splitlines()]
 
-        assert (made.exit_code, made.stdout) == (0, ""), path.name
-        assert noted == [True] * (path.stem in MANY_CONNECTIONS), path.name
-    shellcheck = [Path(sys.executable).with_name("shellcheck"), "--shell=bash", *scripts]
+        assert (made.exit_code, made.stdout, made.stderr) == (0, "", ""), path.name
+    excluded = "--exclude=SC1090,SC1091"  # the environments that scripts activate exist on a site alone
+    shellcheck = [Path(sys.executable).with_name("shellcheck"), "--shell=bash", excluded, *scripts]
 
     assert subprocess.run(shellcheck, capture_output=True, text=True, check=False).stdout == ""
 
@@ -88,7 +84,7 @@ def test_configuration_tells_editors_of_its_schema(path: Path) -> None:
     [
         pytest.param("jax", "examples/jax_multinode/allreduce_modern.py", 1, marks=pytest.mark.full),
         ("jax", "examples/jax_multinode/allreduce_modern.py", 2),
-        ("torchrun", "tests/support/torch_ranks.py", 2),
+        pytest.param("torchrun", "tests/support/torch_ranks.py", 2, marks=pytest.mark.full),  # also on a real Slurm
         pytest.param("torchrun", "examples/torchrun/full/train_distributed.py", 2, marks=pytest.mark.full),
     ],
 )

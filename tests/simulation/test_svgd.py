@@ -32,6 +32,9 @@ PROGRAMS = {
 }
 """The programs that are tested here, and what each needs beside it."""
 
+DRAWN = ("coalescent_posterior.py",)
+"""Those that a driver of the gallery runs on two processes in each build of the site."""
+
 MASKS = (
     Mask(r"\bhost=\S+", "host=<node>", "node names are loopback addresses, where the platform has several"),
     Mask(r"\bparams=\w+", "params=<hash>", "processors round in different ways"),
@@ -54,14 +57,14 @@ def oracles(how, processes, devices, counts):
     ]
 
 
-TWO = (("right", 1, 4, (3,)), ("exact", 2, 2, (4,)))
-ALL = (("right", 1, 4, (1, 2, 3, 4)), ("right", 2, 2, (4,)), ("right", 4, 1, (4,)))
+ONE = ("right", 2, 2, (4,))
+ALL = (("right", 1, 4, (1, 2, 3, 4)), ONE, ("right", 4, 1, (4,)))
 """What is computed, processes, devices of each, and the numbers of devices that take part."""
 
 
 @pytest.mark.parametrize(
     ("how", "processes", "devices", "counts"),
-    [*TWO, *(pytest.param(*layout, marks=pytest.mark.full) for layout in ALL)],
+    [pytest.param(*layout, marks=() if layout is ONE else pytest.mark.full) for layout in ALL],
 )
 def test_exact_answers(how, processes, devices, counts):
     """All exact answers come out in both precisions, with both exchanges, on several devices and processes."""
@@ -78,21 +81,15 @@ def test_exact_answers(how, processes, devices, counts):
             assert too_far(row) == [], row
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)  # where it runs without the test above
-@pytest.mark.parametrize(
-    ("layouts", "rows"),
-    [
-        pytest.param(TWO, 2 * 1 + 1 * 2, id="two"),
-        pytest.param(ALL, 2 * (4 + 2 + 4), id="all", marks=pytest.mark.full),
-    ],
-)
-def test_the_same_on_all_layouts(layouts, rows):
+def test_the_same_on_all_layouts():
     """A run with 13 particles, which no layout divides evenly, ends in the same place on all layouts."""
-    ranks = [found for layout in layouts for found in oracles(*layout)]
+    ranks = [found for layout in ALL for found in oracles(*layout)]
 
     for kind, limit in LIMITS.items():
         sums = [row["errors"]["checksum"] for found in ranks for row in found if row["kind"] == kind]
-        assert len(sums) == rows
+        assert len(sums) == 2 * (4 + 2 + 4)
         np.testing.assert_allclose(sums, sums[0], rtol=20 * limit)
 
 
@@ -299,7 +296,9 @@ def test_timing_log(program, tmp_path):
     assert [answers[0] for answers in said(result, "slow")] == ["[2]"] * 3
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name in DRAWN else ()) for name in PROGRAMS]
+)
 def test_program(name, reader, pytestconfig):
     """A program runs on two processes, and alone, as its first lines say, and prints what was recorded."""
     commands = reader.commands(EXAMPLES / name)

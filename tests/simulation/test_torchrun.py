@@ -497,7 +497,11 @@ MASKS = (
 
 
 @pytest.mark.parametrize(
-    "program", ["train_distributed.py", "train_requeue.py", pytest.param("train_vision.py", marks=pytest.mark.full)]
+    "program",
+    [
+        "train_distributed.py",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("train_requeue.py", "train_vision.py")),
+    ],
 )
 def test_commands_of_the_docstring_work(
     program: str, reader: Any, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
