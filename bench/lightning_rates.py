@@ -1,6 +1,7 @@
 """What a larger batch and a larger learning rate do to a training: the model of examples/lightning/full/train.py.
 
 python bench/lightning_rates.py        # writes bench/results/lightning_rates.json
+python bench/lightning_rates.py --cases 32 --rates 0.001 0.01 --epochs 50 --output bench/results/lightning_epochs.json
 
 One process trains with 32 samples in an iteration, as on one GPU, and with 256, as on eight. The rate stays, or grows
 with the batch (the linear rule), at once or in some steps of warm-up. Times do not matter here, so no quiet machine.
@@ -71,10 +72,12 @@ def curve(batch: int, rate: float, warm_up: int, epochs: int, seed: int) -> Curv
 
 
 def main() -> None:
-    """Train all cases and writes the file: one configuration for each epoch, one sample for each seed."""
+    """Train the cases and write the file: one configuration for each epoch, one sample for each seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help=f"for a batch of {SMALL}")
+    parser.add_argument("--cases", choices=CASES, nargs="+", default=[*CASES])
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -82,8 +85,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
 
     configurations = []
-    for base in RATES:
-        for case, (batch, rule, warm_up) in CASES.items():
+    for base in options.rates:
+        for case in options.cases:
+            batch, rule, warm_up = CASES[case]
             rate = base * batch / SMALL if rule else base
             curves = [curve(batch, rate, warm_up, options.epochs, seed) for seed in range(options.seeds)]
             for epoch in range(options.epochs):

@@ -163,7 +163,7 @@ TORCHRUN = (
     "does_not_fit/ddp.py",
     "does_not_fit/fsdp.py",
 )
-LIGHTNING = ("lightning/several_nodes.py", "lightning/srun_ddp.py")
+LIGHTNING = ("lightning/ddp.py", "lightning/srun_ddp.py")
 JAX = (
     "jax_multinode/query_v1.py",
     "jax_multinode/data_parallel.py",

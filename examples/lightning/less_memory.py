@@ -12,16 +12,11 @@ import lightning
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 BATCH_SIZE = 64  # of all processes together
 PIECES = 4  # of the share of a process, computed one after the other
 PRECISION = "bf16-mixed"  # "16-mixed" on GPUs older than an A100, "32-true" for full precision
-
-
-class Shuffled(RandomSampler):
-    def set_epoch(self, epoch):  # a new order each epoch, the same in each run
-        self.generator = torch.Generator().manual_seed(epoch)
 
 
 class Classifier(lightning.LightningModule):
@@ -47,7 +42,7 @@ def main():
     lightning.seed_everything(0)
     trainer = lightning.Trainer(
         num_nodes=int(os.environ.get("SLURM_NNODES", 1)),
-        devices=int(os.environ.get("SLURM_NTASKS_PER_NODE", 1)),
+        devices=int(os.environ.get("SLURM_NTASKS", 1)) // int(os.environ.get("SLURM_NNODES", 1)),
         strategy="ddp",
         precision=PRECISION,
         accumulate_grad_batches=PIECES,
@@ -56,20 +51,19 @@ def main():
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    rank, world_size, device = trainer.global_rank, trainer.world_size, trainer.strategy.root_device
-    piece = max(1, round(BATCH_SIZE / world_size / PIECES))
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
-    if rank == 0:
-        print(f"each step: {world_size} processes x {PIECES} x {piece} samples = {world_size * PIECES * piece}")
-        if device.type == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
-            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
+    rank = f"rank {trainer.global_rank}/{trainer.world_size}"
+    piece = max(1, BATCH_SIZE // trainer.world_size // PIECES)
+    print(f"{rank} start host={os.uname().nodename} device={trainer.strategy.root_device} batch={PIECES}x{piece}")
+    if trainer.is_global_zero and "SLURM_GPUS_ON_NODE" in os.environ and not torch.cuda.is_available():
+        print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns, labels = torch.randn(10, 256), torch.randint(10, (2048,))
     dataset = TensorDataset(patterns[labels] + 3 * torch.randn(2048, 256), labels)
-    loader = DataLoader(dataset, piece, sampler=Shuffled(dataset), drop_last=True)
+    loader = DataLoader(dataset, piece, shuffle=True, drop_last=True)
 
     trainer.fit(Classifier(), loader)
+    print(f"{rank} end steps={trainer.global_step}")
 
 
 if __name__ == "__main__":

@@ -5,17 +5,14 @@
 The trained model goes to checkpoints/.
 """
 
+import os
+
 import lightning
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 BATCH_SIZE = 64
-
-
-class Shuffled(RandomSampler):
-    def set_epoch(self, epoch):  # a new order each epoch, the same in each run
-        self.generator = torch.Generator().manual_seed(epoch)
 
 
 class Classifier(lightning.LightningModule):
@@ -44,13 +41,16 @@ def main():
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    rank = f"rank {trainer.global_rank}/{trainer.world_size}"
+    print(f"{rank} start host={os.uname().nodename} device={trainer.strategy.root_device}")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns, labels = torch.randn(10, 256), torch.randint(10, (2048,))
     dataset = TensorDataset(patterns[labels] + 3 * torch.randn(2048, 256), labels)
-    loader = DataLoader(dataset, BATCH_SIZE, sampler=Shuffled(dataset), drop_last=True)
+    loader = DataLoader(dataset, BATCH_SIZE, shuffle=True, drop_last=True)
 
     trainer.fit(Classifier(), loader)
+    print(f"{rank} end steps={trainer.global_step}")
 
 
 if __name__ == "__main__":

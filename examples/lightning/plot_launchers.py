@@ -51,10 +51,10 @@ for name, run in runs.items():
     assert same == (name != "one_process.py")
 
 # %%
-# The three with two processes agree to the last bit: the same numbers are added in the same order, whoever started
-# the processes. One process adds its 64 samples up otherwise than two with 32 each, and floats round.
+# The three with two processes agree to the last bit: whoever starts the processes, they add the same numbers in the
+# same order. One process adds 64 samples in another order than two with 32 each, and floats round.
 #
-# What does each program add to that of one process?
+# What does each program add to the one for one process?
 
 base = Path("one_process.py").read_text().splitlines()
 for name in PROGRAMS[1:]:
@@ -63,7 +63,7 @@ for name in PROGRAMS[1:]:
     print(f"{name:18} {len(lines)} lines, {len(added)} of them not in one_process.py")
 
 # %%
-# Four curves, and only one to be seen:
+# Four curves that look like one:
 
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 for (name, run), width in zip(runs.items(), (7, 5, 3, 1), strict=True):

@@ -2,8 +2,8 @@
 A large batch, and its learning rate
 ====================================
 
-One model, trained with 32 samples in a step as on one GPU, and with 256 as on eight.
-``bench/lightning_rates.py`` trained it from five seeds each; this page draws what came of it.
+One model, trained with 32 samples in a step, as on one GPU, and with 256, as on eight.
+``bench/lightning_rates.py`` trained it from five seeds each. This page plots the results.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ for one in measured.configurations:
 
 # %%
 # The linear rule says: eight times the batch, eight times the learning rate.
-# Without it, eight times fewer steps of the same length do not get as far in an epoch.
+# Without it, an epoch has an eighth as many steps of the same length, and gets less far.
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for axes, (rate, cases) in zip(panels, curves.items(), strict=True):
@@ -54,8 +54,8 @@ for rate, cases in curves.items():
         )
 
 # %%
-# Left, at a rate that suits the small batch: with the rule the large batch gets where the small one is, and without it
-# it stays behind in all five. Warm-up costs some of the first epochs, and is not needed here.
+# Left, at a rate that suits the small batch: with the rule, the large batch catches up with the small one. Without it,
+# it stays behind from all five seeds. Warm-up is not needed here, and slows the first epochs.
 
 small, large, rule, warmed = (last[0.01, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
 assert large[-1] < small[0]
@@ -63,12 +63,12 @@ assert abs(rule[2] - small[2]) < 1
 assert abs(warmed[2] - small[2]) < 1
 
 # %%
-# Right, at a rate at which the small batch is already restless: the rule carries the trouble along.
-# Warm-up softens it, and does not cure it. Here the large batch is best at the rate as it was.
+# Right, at a rate that is already too high for the small batch: with the rule, the large batch is no better.
+# Warm-up helps, but not enough. Here the large batch does best at the unchanged rate.
 
 small, large, rule, warmed = (last[0.1, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
 assert large[0] > max(small[-1], rule[-1], warmed[-1])
 assert warmed[2] > rule[2]
 
 # %%
-# So the rule is where to begin, not a law: try the rate of the rule, half of it, and a quarter.
+# So start with the rule, and do not trust it: try its rate, half of it, and a quarter.

@@ -3,25 +3,24 @@
     srunbook simulate --ntasks-per-node 2 -- python requeue.py
     sbatch requeue.sbatch
 
-After each epoch, the training is saved in checkpoints/last.ckpt. At Slurm's signal it stops after the epoch.
+After each epoch it is saved in checkpoints/requeue-NAME/, where NAME is the job's.
+At Slurm's signal it stops after the epoch.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 BATCH_SIZE = 64  # of all processes together
-
-
-class Shuffled(RandomSampler):
-    def set_epoch(self, epoch):  # a new order each epoch, the same in each run
-        self.generator = torch.Generator().manual_seed(epoch)
+CHECKPOINTS = "checkpoints/requeue-" + os.environ.get("SLURM_JOB_NAME", "run")  # delete it to start over
 
 
 class Classifier(lightning.LightningModule):
@@ -42,56 +41,54 @@ class Classifier(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.02)
 
 
-class Requeue(lightning.Callback):
-    """At SIGUSR1, which Slurm sends before the time limit, end the epoch, stop, and requeue the job."""
-
+class StopAtSignal(lightning.Callback):
     def __init__(self):
         self.signals, self.stop = [], False
-        signal.signal(signal.SIGUSR1, lambda number, _: self.signals.append(number))
+        signal.signal(signal.SIGUSR1, lambda number, _: self.signals.append(number))  # before the time limit
 
     def on_train_start(self, trainer, module):
         if trainer.current_epoch:
             module.print(f"resumed before epoch {trainer.current_epoch}")
 
     def on_train_epoch_end(self, trainer, _):
-        # The signal reaches the processes at different times: all stop once one of them has it.
-        self.stop = trainer.strategy.reduce_boolean_decision(len(self.signals) > 0, all=False)
-        if self.stop:
-            trainer.should_stop = True
-
-    def on_fit_end(self, trainer, module):
-        if self.stop and trainer.current_epoch < trainer.max_epochs:
-            module.print(f"stopped before epoch {trainer.current_epoch}")
-            if trainer.is_global_zero and "SLURM_JOB_ID" in os.environ:
-                subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+        self.stop = trainer.strategy.reduce_boolean_decision(bool(self.signals), all=False)  # has any process heard it?
+        trainer.should_stop |= self.stop
 
 
 def main():
     lightning.seed_everything(0)
+    stopper = StopAtSignal()
     trainer = lightning.Trainer(
         num_nodes=int(os.environ.get("SLURM_NNODES", 1)),
-        devices=int(os.environ.get("SLURM_NTASKS_PER_NODE", 1)),
+        devices=int(os.environ.get("SLURM_NTASKS", 1)) // int(os.environ.get("SLURM_NNODES", 1)),
         strategy="ddp",
-        callbacks=[Requeue(), ModelCheckpoint("checkpoints", save_last=True)],
+        callbacks=[stopper, ModelCheckpoint(CHECKPOINTS, save_last=True)],
+        plugins=SLURMEnvironment(auto_requeue=False) if "SLURM_NTASKS" in os.environ else None,
         max_epochs=5,
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    rank, world_size, device = trainer.global_rank, trainer.world_size, trainer.strategy.root_device
-    share = max(1, round(BATCH_SIZE / world_size))
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
-    if rank == 0:
-        print(f"each step: {world_size} processes x {share} samples = {world_size * share}")
-        if device.type == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
-            print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
+    rank = f"rank {trainer.global_rank}/{trainer.world_size}"
+    share = max(1, BATCH_SIZE // trainer.world_size)
+    print(f"{rank} start host={os.uname().nodename} device={trainer.strategy.root_device} batch={share}")
+    if trainer.is_global_zero and "SLURM_GPUS_ON_NODE" in os.environ and not torch.cuda.is_available():
+        print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
 
     # Stand-in data: ten patterns under noise. Put your own dataset here.
     patterns, labels = torch.randn(10, 256), torch.randint(10, (2048,))
     dataset = TensorDataset(patterns[labels] + 3 * torch.randn(2048, 256), labels)
-    loader = DataLoader(dataset, share, sampler=Shuffled(dataset), drop_last=True)
+    loader = DataLoader(dataset, share, shuffle=True, drop_last=True)
 
     trainer.fit(Classifier(), loader, ckpt_path="last", weights_only=True)
+    if not stopper.stop or trainer.current_epoch == trainer.max_epochs:
+        print(f"{rank} end steps={trainer.global_step}")
+    elif trainer.is_global_zero:
+        print(f"stopped before epoch {trainer.current_epoch}")
+        if "SLURM_JOB_ID" in os.environ and shutil.which("scontrol"):
+            subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+        else:  # outside of Slurm, or in a container without its commands
+            print("saved; to continue, submit the job again")
 
 
 if __name__ == "__main__":

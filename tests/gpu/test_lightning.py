@@ -93,7 +93,7 @@ def test_cost_of_lightning_is_measured() -> None:
         assert loss == pytest.approx(losses["plain DDP"], rel=0.1), name
 
 
-@pytest.mark.parametrize("program", ["several_nodes.py", "requeue.py"])
+@pytest.mark.parametrize("program", ["ddp.py", "requeue.py"])
 def test_short_program_takes_the_gpu(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short program computes on the GPU, and has the losses of the one for one device up to the GPU's precision."""
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from support.comparing import Mask
 
+from srunbook import simulate
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +118,15 @@ JOB = {
 STEP = {**JOB, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
 
 
+ONE = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_NTASKS": "1",
+    "SLURM_NNODES": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}
+
+
 @pytest.fixture(scope="module")
 def ask(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Evaluate an expression within the program, in a process of its own that imports Lightning once."""
@@ -150,17 +160,7 @@ def ask(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
         (STEP, 2, [2, 2]),
         ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 0, [2, 2]),
         ({**STEP, "SLURM_NNODES": "1", "SLURM_NTASKS_PER_NODE": "4", "SLURM_STEP_TASKS_PER_NODE": "4"}, 4, [1, 4]),
-        (
-            {
-                "SLURM_JOB_ID": "17",
-                "SLURM_NTASKS": "1",
-                "SLURM_NNODES": "1",
-                "SLURM_STEP_NUM_TASKS": "1",
-                "SLURM_STEP_TASKS_PER_NODE": "1",
-            },
-            1,
-            [1, 1],
-        ),
+        (ONE, 1, [1, 1]),
     ],
 )
 def test_allocation_becomes_nodes_and_devices(ask: Any, environ: dict[str, str], gpus: int, answer: list[int]) -> None:
@@ -171,20 +171,19 @@ def test_allocation_becomes_nodes_and_devices(ask: Any, environ: dict[str, str],
 @pytest.mark.parametrize(
     ("environ", "gpus", "answer"),
     [
-        ({**STEP, "SLURM_JOB_NAME": "bash"}, 0, "the job is named 'bash', .* give another name: --job-name=train"),
-        ({**STEP, "SLURM_JOB_NAME": "interactive"}, 0, "the job is named 'interactive'"),
         (JOB, 0, "not started by srun; start all: srun python "),
         ({**STEP, "SLURM_STEP_NUM_TASKS": "1"}, 0, "not started by srun"),
-        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "3,1"}, 0, "Slurm runs 3,1 tasks on the nodes; .*: --ntasks-per-node=4"),
+        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "3,1"}, 0, "the nodes run 3,1 tasks; .*: --ntasks-per-node=4"),
         (
             {name: value for name, value in STEP.items() if name != "SLURM_NTASKS_PER_NODE"},
             0,
-            "2 tasks on each of 2 nodes, and --ntasks-per-node is not given, .*; give --ntasks-per-node=2 and no",
+            "each node runs 2 of 4 tasks, and --ntasks-per-node is not given, .* give --ntasks-per-node=2 or as many",
         ),
-        ({**STEP, "SLURM_NTASKS_PER_NODE": "4"}, 0, "--ntasks-per-node is 4, .*; give --ntasks-per-node=2"),
-        (STEP, 4, "2 tasks run on node1, and each sees 4 GPUs; give each GPU its task: --ntasks-per-node=4"),
-        ({**STEP, "SLURM_GPUS_ON_NODE": "4"}, 0, "each sees 4 GPUs; give each GPU its task"),
-        ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 1, "each sees 1 GPUs; let each task see all .* not --gpus-per-task"),
+        ({**STEP, "SLURM_NTASKS_PER_NODE": "4"}, 0, "--ntasks-per-node is 4, .* give --ntasks-per-node=2"),
+        ({**ONE, "SLURM_NTASKS_PER_NODE": "2"}, 0, "each node runs 1 of 1 tasks, and --ntasks-per-node is 2, "),
+        (STEP, 4, "each node runs 2 tasks, and each task sees 4 GPUs; give each GPU its task: --ntasks-per-node=4"),
+        ({**STEP, "SLURM_GPUS_ON_NODE": "4"}, 0, "each task sees 4 GPUs; give each GPU its task"),
+        ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 1, "each task sees 1 GPUs; let each task see all .* not --gpus-per-task"),
     ],
 )
 def test_allocation_that_does_not_agree_is_refused(ask: Any, environ: dict[str, str], gpus: int, answer: str) -> None:
@@ -204,7 +203,7 @@ def test_folder_of_another_configuration_is_refused(ask: Any, tmp_path: Path) ->
     other = ask(call.format(folder, {"nodes": 2, "epochs": 2}), {"SLURM_JOB_ID": "19"})
 
     assert (Path(first).name, Path(again).name) == ("17", "18")
-    assert "holds runs with nodes 1; for another configuration give another folder" in other
+    assert "holds runs with nodes 1; give another: --output_dir=" in other
 
 
 def test_only_rank_0_writes_the_configuration(ask: Any, tmp_path: Path) -> None:
@@ -217,10 +216,9 @@ def test_only_rank_0_writes_the_configuration(ask: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environ", "message"),
     [
-        (["--learning_rate", "nan"], {}, "--learning_rate: nan: give a number above 0, such as 0.01"),
-        (["--epochs", "0"], {}, "--epochs: 0: give a whole number from 1"),
-        (["--num_workers", "-1"], {}, "--num_workers: -1: give a whole number from 0"),
-        (["--device", "cuda"], {}, "error: --device cuda, and PyTorch sees no GPU: "),
+        (["--learning_rate", "nan"], {}, "--learning_rate: nan: give a number from 1e-09"),
+        (["--epochs", "0"], {}, "--epochs: 0: give a number from 1"),
+        (["--num_workers", "-1"], {}, "--num_workers: -1: give a number from 0"),
         ([], JOB, "error: this is one process of a job, not started by srun; start all: srun python "),
     ],
 )
@@ -252,16 +250,55 @@ def test_gpus_that_torch_does_not_see(reader: Any, tmp_path: Path, monkeypatch: 
     assert output.index("warning: ") < output.index("Epoch 1/1")
 
 
+SIGNALLED = f"""
+import os, signal, sys
+sys.path.insert(0, {str(TRAIN.parent)!r})
+import train
+
+class Signalled(train.Report):
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.global_step == 250:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+train.Report = Signalled
+train.run(train.read_settings(), train.CloudData)
+"""
+"""The program, which gets Slurm's signal in its second epoch."""
+
+
+def test_signal_leaves_no_model_for_other_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that Slurm's signal ends leaves nothing that the next job, with another --output_dir, would load."""
+    monkeypatch.chdir(tmp_path)
+    env = {"OMP_NUM_THREADS": "1"}
+    stopped = simulate.run([sys.executable, "-c", SIGNALLED, "--epochs=2", "--output_dir=a"], env=env)
+    other = simulate.run([sys.executable, TRAIN, "--epochs=1", "--output_dir=b"], env=env)
+
+    assert stopped.returncode != 0
+    assert other.returncode == 0, other.failure
+    assert "Epoch 1/1" in other.output
+    assert not list(tmp_path.rglob("hpc_ckpt*"))
+
+
+def test_job_of_any_name_is_one_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a job named bash, which Lightning by itself takes for a shell, two tasks are two ranks."""
+    monkeypatch.chdir(tmp_path)
+    env = {"OMP_NUM_THREADS": "1", "SLURM_JOB_NAME": "bash"}
+    run = simulate.run([sys.executable, TRAIN, "--epochs=1", "--batch_size=512"], ntasks_per_node=2, env=env)
+
+    assert run.returncode == 0, run.failure
+    assert {(line.rank, line.world_size) for line in parse_rank_lines(run.output.splitlines())} == {(0, 2), (1, 2)}
+
+
 def test_learning_rate_follows_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Any) -> None:
     """With twice the batch the linear rule doubles the rate, and the warm-up reaches it step by step."""
     code = (
         f"import sys; sys.path.insert(0, {str(TRAIN.parent)!r}); import train\n"
-        "class Spy(train.RankLines):\n"
+        "class Spy(train.Report):\n"
         "    def on_train_batch_start(self, trainer, module, batch, index):\n"
         "        if index < 4:\n"
         "            print(f\"rate {trainer.optimizers[0].param_groups[0]['lr']:.6f}\")\n"
-        "train.RankLines = Spy\n"
-        "train.main()\n"
+        "train.Report = Spy\n"
+        "train.run(train.read_settings(), train.CloudData)\n"
     )
     monkeypatch.chdir(tmp_path)
     options = ["--batch_size=64", "--scale_learning_rate", "--warmup_steps=4", "--epochs=1"]

@@ -114,7 +114,7 @@ def test_chapters_in_their_order_give_the_table(leave: Leave, benchmark: Any) ->
     for name, (nodes, devices, seconds) in LAYOUTS.items():
         leave(name, nodes, devices, [[9 * seconds, seconds, seconds]])
     leave("single_gpu_64", 1, 1, [[9.0, 8.0, 8.0]], batch_size=64)
-    leave("4x1", 4, 1, [[9.0, 3.0, 3.0]], learning_rate=0.04)
+    leave("scale_out_4x1", 4, 1, [[9.0, 3.0, 3.0]], learning_rate=0.04)
     said, status = benchmark()
 
     assert status == 0, said

@@ -1,6 +1,6 @@
-"""The Lightning guide's program in less memory: the losses of several_nodes.py, from pieces, recomputed, in 16 bits.
+"""The Lightning guide's program in less memory: the losses of ddp.py, from pieces, recomputed, in 16 bits.
 
-`pytest tests/simulation/test_lightning_memory.py --full --record` writes the recording anew.
+`pytest tests/simulation/test_lightning_memory.py --full --record` renews the recording.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def losses(name: str, processes: int, *edits: tuple[str, str]) -> list[float]:
 
 @pytest.fixture(scope="module")
 def one(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """Train on one device."""
+    """Train as one process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("one"))
-        return losses("one_gpu.py", 1)
+        return losses("ddp.py", 1)
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(1, marks=FULL), pytest.param(4, marks=FULL)])

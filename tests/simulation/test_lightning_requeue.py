@@ -1,4 +1,4 @@
-"""A Lightning training that a signal stops goes on at the next batch, and ends as if nothing had been."""
+"""A Lightning training that a signal stops continues with the next batch, and ends with the same model."""
 
 from __future__ import annotations
 
@@ -109,9 +109,10 @@ def start(tmp_path: Path) -> Start:
         folder: str = "outputs",
         restarts: int = 0,
         tasks: int = 2,
+        path: str = f"{scontrol.parent}:{os.environ['PATH']}",
     ) -> Outcome:
         argv = [sys.executable, "-c", SIGNALLED, "--epochs=2", "--batch_size=128", *options]
-        environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
+        environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": path}
         environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
         environ |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
         argv = [*argv, f"--output_dir={tmp_path / folder}"]
@@ -161,6 +162,15 @@ def test_preemption_does_not_requeue(start: Start) -> None:
 
     assert outcome.status == 75, outcome.text
     assert "Stopping after iteration 4: SIGTERM" in outcome.text
+    assert outcome.requeues == []
+
+
+def test_stop_without_scontrol(start: Start) -> None:
+    """In a container without Slurm's commands it saves, and says what to type elsewhere."""
+    outcome = start(step=3, path="/nowhere")
+
+    assert outcome.status == 75, outcome.text
+    assert "saved; to continue, type on a login node: scontrol requeue" in outcome.text
     assert outcome.requeues == []
 
 

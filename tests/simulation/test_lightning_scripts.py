@@ -31,6 +31,20 @@ def test_tasks_are_the_gpus(script: Path) -> None:
     assert not re.search(r"^#SBATCH --(ntasks|gpus-per-task)=", text, re.MULTILINE)
 
 
+SITE = ("partition", "account", "nodes", "(?:gpus-per-node|gres)", "cpus-per-task", "time")
+"""Directives that depend on the site."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_lines_of_the_site_are_marked(script: Path) -> None:
+    """Every line that depends on the site says EDIT, that of the environment too."""
+    text = script.read_text(encoding="utf-8")
+
+    for name in SITE:
+        assert re.search(rf"^#SBATCH --{name}=\S+ +# EDIT: ", text, re.MULTILINE), name
+    assert re.search(r"^[^#\n]*\$HOME/torch-env\S* +# EDIT: ", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_examples_at_the_top_work_one_after_another(script: Path) -> None:
     """An example with other settings of train.py names a folder of its own, for a folder takes one configuration."""

@@ -126,9 +126,9 @@ LADDERS = (
         frozenset({"lightning", "torch", "numpy", "matplotlib"}),
         (
             Rung("one_gpu.py", "", 45),
-            Rung("several_nodes.py", "one_gpu.py", 48),
-            Rung("requeue.py", "several_nodes.py", 70),
-            Rung("less_memory.py", "several_nodes.py", 55),
+            Rung("ddp.py", "one_gpu.py", 48),
+            Rung("requeue.py", "ddp.py", 70),
+            Rung("less_memory.py", "ddp.py", 55),
         ),
     ),
 )

@@ -1,11 +1,11 @@
-"""Compare what train.py left: the time of an epoch, speed-up and efficiency, on 1, 4, 8 or more ranks.
+"""Compare the runs of train.py: the time of an epoch, speed-up and efficiency on 1, 4, 8 or more ranks.
 
     python benchmark.py --output_dir outputs
     python benchmark.py --output_dir outputs single_gpu multi_gpu
 
 Prints a table, and writes all samples to outputs/benchmark.json and a picture to outputs/benchmark.png.
-Each job is a repeat, and its sample is the median of its epochs without the first, which warms up.
-Without names it compares the most configurations that differ in nothing but their ranks, and says what it leaves out.
+Each job is a repeat. Its sample is the median of its epochs without the first, which warms up.
+Without names it compares the most configurations that differ only in their ranks, and names those it leaves out.
 Needs srunbook and matplotlib, and no GPU.
 """
 
@@ -53,7 +53,7 @@ def read_json(path: Path) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Tell whether a value is a whole number from 1."""
+    """Return whether a value is a whole number from 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -82,10 +82,10 @@ def read_configuration(folder: Path) -> Runs:
 
 
 def read_runs(folder: Path, names: Sequence[str]) -> list[Runs]:
-    """Read the configurations of these names, or those of all that can be compared.
+    """Read the named configurations, or all that can be compared.
 
     Raises:
-        ValueError: There is nothing to compare, or the names are of what cannot be compared.
+        ValueError: There is nothing to compare, or the named ones cannot be compared.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; the job scripts make it where you submit them: outputs")
@@ -115,7 +115,7 @@ def read_runs(folder: Path, names: Sequence[str]) -> list[Runs]:
 
 
 def comparable(runs: Sequence[Runs]) -> tuple[list[Runs], list[str]]:
-    """Return the most runs that differ in nothing but their ranks, and for each other the reason to leave it out."""
+    """Return the most runs that differ only in their ranks, and the reason to leave out each other one."""
     groups = [[one for one in runs if one.settings == run.settings] for run in runs]
     alike = max(groups, key=lambda group: (len(group), sum(run.epochs for run in group)))
     chosen: dict[int, Runs] = {}
@@ -159,7 +159,7 @@ def measurement(folder: Path, runs: Sequence[Runs]) -> Measurement:
 
 
 def show(runs: Sequence[Runs], table: Table) -> None:
-    """Print the table, and what has to be said with it."""
+    """Print the table and its notes."""
 
     def cell(interval: Interval, sure: bool, form: str) -> str:
         ends = f" [{interval.low:{form}}, {interval.high:{form}}]" if sure else ""

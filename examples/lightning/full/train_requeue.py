@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,6 @@ import lightning
 import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.plugins.environments import SLURMEnvironment
 from torch.utils.data import DataLoader, DistributedSampler
 from train import SEED, CloudData, read_settings, run
 
@@ -40,8 +40,8 @@ class ResumableSampler(DistributedSampler):
 class ResumableLoader(DataLoader):
     """A loader whose position is part of a checkpoint.
 
-    Lightning saves what `state_dict` returns. A loader without it begins the epoch
-    anew after a resume: the first batches are trained on twice, and the last ones never.
+    Lightning saves what `state_dict` returns. Without it, a resumed epoch begins again with its first batch:
+    the first batches are trained on twice, and the last ones never.
     """
 
     made = resume_at = 0  # batches of this epoch
@@ -96,8 +96,11 @@ class Requeue(Callback):
         trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, "last.ckpt"))
         if trainer.is_global_zero:
             print(f"Stopping after iteration {trainer.global_step}: {received.name}")
-            if received == signal.SIGUSR1 and "SLURM_JOB_ID" in os.environ:
-                subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+            job = os.environ.get("SLURM_JOB_ID")
+            if received == signal.SIGUSR1 and job and shutil.which("scontrol"):
+                subprocess.run(["scontrol", "requeue", job], check=True)
+            elif received == signal.SIGUSR1 and job:  # in a container without Slurm's commands
+                print(f"saved; to continue, type on a login node: scontrol requeue {job}")
         for logger in trainer.loggers:
             logger.finalize("success")
         trainer.strategy.barrier()
@@ -105,11 +108,8 @@ class Requeue(Callback):
 
 
 def main() -> None:
-    options = {}
-    if "SLURM_JOB_ID" in os.environ:
-        options["plugins"] = SLURMEnvironment(auto_requeue=False)  # ours in place of Lightning's
     try:
-        run(read_settings(), ResumableData, Requeue(), **options)
+        run(read_settings(), ResumableData, Requeue())
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
