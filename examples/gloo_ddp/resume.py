@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
-CHECKPOINT = Path("checkpoint.pt")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINT = Path(f"resume-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
 def save(model, optimizer, epoch):

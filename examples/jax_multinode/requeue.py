@@ -22,7 +22,8 @@ from orbax.checkpoint import v1 as ocp
 STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
-CHECKPOINTS = Path("checkpoints").absolute()
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINTS = Path("checkpoints", f"requeue-{RUN}").absolute()
 
 
 def loss_of(params, images, labels):

@@ -3,10 +3,11 @@
     torchrun --standalone --nproc-per-node 2 requeue.py
     sbatch requeue.sbatch
 
-After each epoch, and before the time limit, the training is saved in checkpoint.pt.
+After each epoch, and before the time limit, it is saved in requeue-NAME.checkpoint, where NAME is the job's.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,8 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
-CHECKPOINT = Path("checkpoint.pt")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINT = Path(f"requeue-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
 def save(model, optimizer, **progress):
@@ -58,8 +60,11 @@ def agreed(signals, device):
 
 def requeue():
     """Ask Slurm to put this job back into the queue; it ends the job at once."""
-    if "SLURM_JOB_ID" in os.environ:
-        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+    job = os.environ.get("SLURM_JOB_ID")
+    if job and shutil.which("scontrol"):
+        subprocess.run(["scontrol", "requeue", job], check=True)
+    else:  # outside of Slurm, or in a container without its commands
+        print("saved; to continue, submit the job again")
 
 
 def main():

@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node 2 resume.py
     sbatch ddp.sbatch resume.py
 
-After each epoch the training is saved in checkpoint.pt.
+After each epoch the training is saved in a file named after the job, such as resume-ddp.checkpoint.
 """
 
 import os
@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
-CHECKPOINT = Path("checkpoint.pt")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINT = Path(f"resume-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
 def save(model, optimizer, **progress):

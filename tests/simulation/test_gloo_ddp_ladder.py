@@ -134,7 +134,7 @@ def test_resume_after_a_crash(one: Training, run: Run) -> None:
         2,
         edit=("            loss.backward()", "            assert epoch < 2\n            loss.backward()"),
     )
-    (died.folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")
+    (died.folder / "resume-run.tmp").write_bytes(b"half a checkpoint")
     resumed = run("resume.py", 4, folder=died.folder)
 
     assert set(died.statuses) == {1}
@@ -156,12 +156,12 @@ def test_comparison_sees_a_lost_optimizer(one: Training, run: Run) -> None:
 
 def test_damaged_checkpoint_is_left_as_it_is(run: Run, tmp_path: Path) -> None:
     """A checkpoint that cannot be read ends all processes, and nothing is overwritten."""
-    (tmp_path / "checkpoint.pt").write_bytes(b"half a checkpoint")
+    (tmp_path / "resume-run.checkpoint").write_bytes(b"half a checkpoint")
     refused = run("resume.py", 2, folder=tmp_path)
 
     assert set(refused.statuses) == {1}
     assert refused.losses == []
-    assert (tmp_path / "checkpoint.pt").read_bytes() == b"half a checkpoint"
+    assert (tmp_path / "resume-run.checkpoint").read_bytes() == b"half a checkpoint"
     assert not (tmp_path / "model.pt").exists()
 
 

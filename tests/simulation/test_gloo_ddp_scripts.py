@@ -333,3 +333,11 @@ def test_scaling_without_results(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert result.stderr.startswith("error: give a folder with nodes-1-repeat-1/metrics.csv")
     assert not list(tmp_path.iterdir())
+
+
+def test_requirements_are_those_of_the_torchrun_guide() -> None:
+    """examples/gloo_ddp/requirements.txt asks for the torch that is tested, and for no scikit-learn."""
+    own = (ROOT / "examples/gloo_ddp/requirements.txt").read_text(encoding="utf-8").split()
+    other = (ROOT / "examples/torchrun/requirements.txt").read_text(encoding="utf-8").split()
+
+    assert set(own) == set(other) - {"scikit-learn"}

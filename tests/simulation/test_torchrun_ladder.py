@@ -174,7 +174,7 @@ def test_resume_after_a_crash(name: str, one: Training, run: Run) -> None:
     died = run(
         name, 2, edit=("            optimizer.step()", "            assert epoch < 2\n            optimizer.step()")
     )
-    (died.folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")
+    (died.folder / f"{Path(name).stem}-run.tmp").write_bytes(b"half a checkpoint")
     resumed = run(name, 2, folder=died.folder)
 
     assert set(died.statuses) == {1}
@@ -205,6 +205,28 @@ def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path
     assert (stopped.folder / "requeued").read_text() == "requeue 17\n"
     assert f"resumed in epoch 1 after batch {batch + 1}" in resumed.text
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+
+
+def test_requeue_without_scontrol(run: Run) -> None:
+    """On a node without Slurm's commands, as in a container, the training saves, says what to do, and ends well."""
+    stopped = run("requeue.py", 2, edit=(SIGNAL[0], SIGNAL[1].format(batch=6)), SLURM_JOB_ID="17", PATH="/nowhere")
+
+    assert stopped.statuses == [0, 0], stopped.text
+    assert stopped.text.count("saved; to continue, submit the job again") == 1
+
+
+def test_resume_and_requeue_keep_apart(run: Run) -> None:
+    """In one folder, the training of resume.py is none that requeue.py continues; a job's name chooses the run."""
+    first = run("resume.py", 2)
+    second = run("requeue.py", 2, folder=first.folder)
+    named = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="other")
+
+    assert len(first.losses) == len(second.losses) == len(named.losses) == 5
+    assert {path.name for path in first.folder.glob("*.checkpoint")} == {
+        "resume-run.checkpoint",
+        "requeue-run.checkpoint",
+        "requeue-other.checkpoint",
+    }
 
 
 # A process that fails -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from srunbook.cluster import State
 
 MASKS = (
     Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
-    Mask(r"\b[01]: ", "<rank>: ", "which rank comes first is chance"),
+    Mask(r"(?<!/)\b[01]: ", "<rank>: ", "which rank comes first is chance"),
     Mask(r"\$[01]\b", "$<rank>", "which rank comes first is chance"),
     Mask(r":\d{4,5}\b", ":<port>", "the system chose the port"),
     Mask(r"(=\[127\.0\.1\.1\]):\d+", r"\1:<port>", "gloo prints a port with its bytes swapped: 1 to 5 digits"),
