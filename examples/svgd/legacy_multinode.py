@@ -20,7 +20,8 @@ if found and len(found) < len(NEEDED):
 process_id = int(os.environ["SLURM_PROCID"]) if found else 0
 num_processes = int(os.environ["SLURM_NTASKS"]) if found else 1
 
-# 2. Where is process 0? The first node of the step, and a port that no other job there uses.
+# 2. Where is process 0? On the first node of the step (but not with --distribution=arbitrary).
+# Its port is one that no other job there uses.
 coordinator = os.environ.get("SLURM_COORDINATOR_ADDRESS")
 if num_processes > 1 and coordinator is None:
     command = ["scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]]

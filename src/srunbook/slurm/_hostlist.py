@@ -132,7 +132,7 @@ class _Run:
 def compress_hostlist(names: Iterable[str]) -> str:
     """Write host names as `scontrol show hostlist` does: neighbours that differ in their last number share a bracket.
 
-    The order is kept, so the first host, where rank 0 lives, stays first.
+    The order is kept, because Slurm usually starts rank 0 on the first host.
 
     Args:
         names: Host names, without brackets and commas.
