@@ -231,7 +231,7 @@ def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
         for more in ((), ("timed.py",))
     ]
 
-    options = "--label --kill-on-bad-exit=1 --cpus-per-task=8"
+    options = "--label --kill-on-bad-exit=1 --wait=0 --cpus-per-task=8"
     assert said == [f"node3 25018 8 {options} python {name}\n" for name in ("ddp_cpu.py", "timed.py")]
 
 

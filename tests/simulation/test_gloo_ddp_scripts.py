@@ -193,7 +193,7 @@ def test_script_has_the_form_of_one(script: Path) -> None:
     first_command = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
 
     assert lines[0] == "#!/bin/bash"
-    assert lines[first_command] == "set -euo pipefail"
+    assert lines[first_command] == "set -eo pipefail"
     assert not any(line.startswith("#SBATCH") for line in lines[first_command:])
     assert any(line.startswith("#SBATCH --ntasks-per-node=1 ") for line in lines)
     assert not any(re.search(r"--(output|error)=.*/", line) for line in lines[:first_command])  # may be missing

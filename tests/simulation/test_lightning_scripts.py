@@ -31,7 +31,7 @@ def test_tasks_are_the_gpus(script: Path) -> None:
     assert not re.search(r"^#SBATCH --(ntasks|gpus-per-task)=", text, re.MULTILINE)
 
 
-SITE = ("partition", "account", "nodes", "(?:gpus-per-node|gres)", "cpus-per-task", "time")
+SITE = ("partition", "account", "nodes", "(?:gpus-per-node|gres)", "cpus-per-task", "mem", "time")
 """Directives that depend on the site."""
 
 

@@ -176,7 +176,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ENVIRONMENT = {
-    "BASH_FUNC_source%%": '() {  export SOURCED="$*"\n}',  # as bash passes a function on: there is no conda here
+    "BASH_FUNC_source%%": '() {  export SOURCED="$*"\n}',  # as bash passes a function on: no environments here
     "JAX_IMAGE": "jax.sif",
     "SLURM_JOB_ID": "7",
     "SLURM_JOB_NAME": "x",
@@ -219,15 +219,14 @@ def expected(one: JobSpecification, there: dict[str, str]) -> dict[str, str]:
     if place := one.virtual_environment or conda:
         first, slash, rest = place.partition("/")
         known = {"~": there["HOME"], "$HOME": there["HOME"], "$JAX_IMAGE": there["JAX_IMAGE"]}
-        folder = f"{known.get(first, first)}{slash}{rest}/bin"
-        there |= {"SOURCED": f"{folder}/activate {name}"} if conda else {"PATH": f"{folder}:{there['PATH']}"}
+        there["SOURCED"] = f"{known.get(first, first)}{slash}{rest}/bin/activate {name if conda else ''}".rstrip()
     port = str(one.coordinator_port) if one.coordinator_port else None
     if one.framework == "jax":
         devices = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(one.devices_per_process or 8)}
         there |= devices if one.platform == "cpu" else {}
         there |= {"JAX_COORDINATOR_PORT": port} if port else {}
     else:
-        there["OMP_NUM_THREADS"] = str(8 // one.processes if one.framework == "torchrun" else 8)
+        there["OMP_NUM_THREADS"] = str(-(-8 // one.processes) if one.framework == "torchrun" else 8)
     if one.framework == "gloo":
         there |= {"MASTER_ADDR": "127.0.0.1", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     if one.framework in ("lightning", "gloo") and port:
@@ -444,7 +443,7 @@ def test_explanation_names_the_origins():
     assert told["export B=y"] == {"env_vars.B": "a.yaml:7"}
     assert told["  train.py"] == {"script": "--script"}
     assert told["  3"] == {"arguments[1]": "after --"}
-    assert told["set -euo pipefail"] == {}
+    assert told["set -eo pipefail"] == {}
 
 
 def test_directives_come_first(trial):
@@ -454,7 +453,7 @@ def test_directives_come_first(trial):
         first = next(place for place, line in enumerate(lines) if line and not line.startswith("#"))
 
         assert lines[0] == "#!/bin/bash"
-        assert lines[first] == "set -euo pipefail"
+        assert lines[first] == "set -eo pipefail"
         assert not any(line.startswith("#SBATCH") for line in lines[first:])
 
 

@@ -1,0 +1,149 @@
+"""What all published job scripts do on a site that is not like ours, with stand-ins for Slurm's commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
+SOURCING = [path for path in SCRIPTS if "\nsource " in path.read_text(encoding="utf-8")]
+"""Those whose environment doesn't come from a module."""
+
+UNSET = 'x="$LD_LIBRARY_PATH"'
+"""What code of a site may do: read a variable that nobody has set."""
+
+STAND_INS = {
+    "scontrol": "echo node1",
+    "srun": 'echo "srun $*" >>"$ASKED"',
+    "python": ":",  # the scaling scripts draw a table at the end
+}
+
+
+class Site:
+    """A site whose module command and environments read an unset variable.
+
+    Args:
+        folder: Where it and the job are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asked = folder, folder / "asked"
+        for name, text in STAND_INS.items():
+            self.stand_in(name, text)
+        for place in ("jax-env/bin", "torch-env/bin", "miniforge3/bin"):
+            activate = folder / "home" / place / "activate"
+            activate.parent.mkdir(parents=True)
+            activate.write_text(f"{UNSET}\n", encoding="utf-8")
+
+    def stand_in(self, name: str, text: str) -> None:
+        """Write a command in bash that jobs find before the real one."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run(self, script: Path) -> subprocess.CompletedProcess[str]:
+        """Run a job script as slurmd does: with bash, and with the variables of a job."""
+        environ = {
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(self.folder / "home"),
+            "ASKED": str(self.asked),
+            "BASH_FUNC_module%%": f"() {{ {UNSET}; JAX_IMAGE=/opt/jax.sif; }}",
+            "SLURM_JOB_ID": "17",
+            "SLURM_JOB_NAME": "job",
+            "SLURM_JOB_NODELIST": "node1",
+            "SLURM_JOB_NUM_NODES": "1",
+            "SLURM_CPUS_PER_TASK": "1",
+            "SLURM_GPUS_ON_NODE": "2",
+            "SLURM_NTASKS": "2",
+            "SLURM_NTASKS_PER_NODE": "2",
+        }
+        command = ["bash", script]
+        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+
+    @property
+    def sruns(self) -> list[str]:
+        """Return how srun was called."""
+        return self.asked.read_text(encoding="utf-8").splitlines() if self.asked.exists() else []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_script_runs_at_a_strange_site(script: Path, site: Site) -> None:
+    """Site code that reads an unset variable ends no job, and all ranks may finish where the site sets WaitTime."""
+    done = site.run(script)
+    ranks = [line for line in site.sruns if "--kill-on-bad-exit=1" in line]
+
+    assert done.returncode == 0, done.stderr
+    assert ranks, "the script starts no ranks"
+    assert all("--wait=0" in line for line in ranks)
+
+
+@pytest.mark.parametrize("script", SOURCING, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_missing_environment_ends_the_job(script: Path, site: Site) -> None:
+    """A script whose environment is missing starts no ranks and says in one line what is missing."""
+    for activate in (site.folder / "home").glob("*/bin/activate"):
+        activate.unlink()
+    done = site.run(script)
+
+    assert done.returncode != 0
+    assert not [line for line in site.sruns if "--kill-on-bad-exit=1" in line]
+    assert len(done.stderr.splitlines()) == 1
+    assert "No such file or directory" in done.stderr
+
+
+REQUEUEING = sorted((ROOT / "slurm").rglob("requeue.sbatch"))
+
+
+@pytest.mark.parametrize("script", REQUEUEING, ids=lambda path: path.parent.name)
+def test_starts_without_progress_end(script: Path, site: Site) -> None:
+    """Three starts in a row that save nothing are the last ones; a save in between counts as progress."""
+    saved = site.folder / re.sub(r"\$\w+", "job", re.search(r'saved="(.*?)"', script.read_text())[1])
+    statuses = [site.run(script).returncode for _ in range(3)]
+    saved.parent.mkdir(exist_ok=True)
+    saved.mkdir()
+    os.utime(saved, (time.time() + 60,) * 2)  # newer than the last start on any clock
+    statuses.append(site.run(script).returncode)
+    os.utime(saved, (0, 0))
+    statuses += [site.run(script).returncode for _ in range(2)]
+    done = site.run(script)
+
+    assert statuses == [0] * 6
+    assert done.returncode == 1
+    assert f"did not save {saved.relative_to(site.folder)}" in done.stderr
+    assert len(site.sruns) == 6
+
+
+@pytest.mark.parametrize(
+    "script", [path for path in SCRIPTS if "--signals-to-handle" in path.read_text()], ids=lambda path: path.stem
+)
+def test_early_signal_is_ignored(script: Path, site: Site) -> None:
+    """A signal that reaches a node before torchrun listens to it ends nothing."""
+    site.stand_in(
+        "srun", 'while [[ $1 != bash ]]; do shift; done; echo "srun --kill-on-bad-exit=1" >>"$ASKED"; exec "$@"'
+    )
+    site.stand_in("torchrun", "kill -USR1 $$; echo listening")
+    done = site.run(script)
+
+    assert done.returncode == 0, done.stderr
+    assert "listening" in done.stdout
+
+
+def test_every_rank_has_a_thread(site: Site) -> None:
+    """A job with fewer cores than GPUs gets one thread for each rank, not none."""
+    site.stand_in("srun", 'echo "$OMP_NUM_THREADS" >>"$ASKED"')
+    for script in SCRIPTS:
+        if "OMP_NUM_THREADS=$((" in script.read_text(encoding="utf-8"):
+            assert site.run(script).returncode == 0
+
+    assert set(site.sruns) == {"1"}
