@@ -155,7 +155,7 @@ def test_gpus(environ, ids):
             {**STEP, "SLURM_COORDINATOR_ADDRESS": "http://n1"}, {}, r"SLURM_COORDINATOR_ADDRESS='http://n1'", id="URL"
         ),
         pytest.param(
-            {**FOUR, "SLURM_GPUS_ON_NODE": "3"}, {}, r"SLURM_GPUS_ON_NODE=3.*srun .*--gpus-per-task=1", id="uneven GPUs"
+            {**FOUR, "SLURM_GPUS_ON_NODE": "3"}, {}, r"SLURM_GPUS_ON_NODE=3.*srun .*--gpus-per-node=2", id="uneven GPUs"
         ),
         pytest.param({**STEP, "JAX_LOCAL_DEVICE_IDS": "all"}, {}, r"JAX_LOCAL_DEVICE_IDS='all'", id="device ids"),
         pytest.param({}, {"num_processes": 2}, r"process_id is not given", id="half of the arguments"),

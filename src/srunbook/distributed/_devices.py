@@ -73,7 +73,7 @@ def gpu_ids(
         if seen and max(ids) >= seen:
             raise DistributedError(
                 f"{where} names GPU {max(ids)}, and this process sees {seen}, numbered from 0; "
-                "leave it out, and let Slurm share them out: srun --gpus-per-task=1 python train.py"
+                f"leave it out, or let it see all GPUs of its node: srun --gpus-per-node={max(ids) + 1} python train.py"
             )
         return ids
     if step is None or not seen or seen < step.gpus_on_node or step.local_world_size == 1:
@@ -82,7 +82,7 @@ def gpu_ids(
     if seen % tasks:
         raise DistributedError(
             f"SLURM_GPUS_ON_NODE={seen}: {seen} GPUs cannot be shared evenly by {tasks} tasks on {step.node}; "
-            f"ask for a multiple of the tasks: srun --ntasks-per-node={tasks} --gpus-per-task=1 python train.py, "
+            f"ask for a multiple of the tasks: srun --ntasks-per-node={tasks} --gpus-per-node={tasks} python train.py, "
             "or leave them: export JAX_PLATFORMS=cpu"
         )
     share = seen // tasks
