@@ -6,6 +6,8 @@ sbatch ddp_cpu.sbatch resume.py
 """
 
 import os
+import sys
+import zipfile
 from pathlib import Path
 
 import torch
@@ -37,9 +39,17 @@ def load(model, optimizer):
     """Read the checkpoint if there is one; return the epoch to train next."""
     if not CHECKPOINT.exists():
         return 0
-    state = torch.load(CHECKPOINT, weights_only=True)
-    model.module.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    try:
+        if damaged := zipfile.ZipFile(CHECKPOINT).testzip():  # compares the checksums: torch.load does not
+            raise ValueError(f"{damaged} has changed")
+        state = torch.load(CHECKPOINT, weights_only=True)
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    except Exception as error:  # torch raises many kinds
+        if dist.get_rank() == 0:
+            print(f"error: cannot continue from {CHECKPOINT}; delete it to start over: {error!r}", file=sys.stderr)
+        dist.barrier()
+        sys.exit(1)
     if dist.get_rank() == 0:
         print(f"resumed before epoch {state['epoch']}", flush=True)
     return state["epoch"]
@@ -84,7 +94,8 @@ def main():
             save(model, optimizer, epoch + 1)
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
 
 
 if __name__ == "__main__":

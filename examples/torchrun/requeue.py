@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from itertools import islice
 from pathlib import Path
 
@@ -43,9 +44,17 @@ def load(model, optimizer, device):
     """Read the checkpoint if there is one; return how far the training had got."""
     if not CHECKPOINT.exists():
         return {}
-    state = torch.load(CHECKPOINT, map_location=device, weights_only=True)
-    model.module.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    try:
+        if damaged := zipfile.ZipFile(CHECKPOINT).testzip():  # compares the checksums: torch.load does not
+            raise ValueError(f"{damaged} has changed")
+        state = torch.load(CHECKPOINT, map_location=device, weights_only=True)
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    except Exception as error:  # torch raises many kinds
+        if dist.get_rank() == 0:
+            print(f"error: cannot continue from {CHECKPOINT}; delete it to start over: {error!r}", file=sys.stderr)
+        dist.barrier()
+        sys.exit(1)
     if dist.get_rank() == 0:
         print(f"resumed in epoch {state['epoch']} after batch {state.get('done', 0)}")
     return state
@@ -128,7 +137,8 @@ def main():
         done = 0
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
 
 
 if __name__ == "__main__":

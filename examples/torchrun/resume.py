@@ -8,6 +8,7 @@ After each epoch the training is saved in a file named after the job, such as re
 
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import torch
@@ -39,9 +40,17 @@ def load(model, optimizer, device):
     """Read the checkpoint if there is one; return how far the training had got."""
     if not CHECKPOINT.exists():
         return {}
-    state = torch.load(CHECKPOINT, map_location=device, weights_only=True)
-    model.module.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    try:
+        if damaged := zipfile.ZipFile(CHECKPOINT).testzip():  # compares the checksums: torch.load does not
+            raise ValueError(f"{damaged} has changed")
+        state = torch.load(CHECKPOINT, map_location=device, weights_only=True)
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    except Exception as error:  # torch raises many kinds
+        if dist.get_rank() == 0:
+            print(f"error: cannot continue from {CHECKPOINT}; delete it to start over: {error!r}", file=sys.stderr)
+        dist.barrier()
+        sys.exit(1)
     if dist.get_rank() == 0:
         print(f"resumed before epoch {state['epoch']}")
     return state
@@ -94,7 +103,8 @@ def main():
             save(model, optimizer, epoch=epoch + 1)
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
 
 
 if __name__ == "__main__":

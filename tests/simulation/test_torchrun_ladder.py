@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -227,6 +228,61 @@ def test_resume_and_requeue_keep_apart(run: Run) -> None:
         "requeue-run.checkpoint",
         "requeue-other.checkpoint",
     }
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "a flipped bit": lambda content: bytes(byte ^ (place == len(content) // 2) for place, byte in enumerate(content)),
+    "cut": lambda content: content[:2000],
+    "empty": lambda content: b"",
+    "of nothing": lambda content: saved_bytes({}),
+    "of another model": lambda content: saved_bytes({"model": {"0.weight": torch.zeros(1)}, "optimizer": {}}),
+}
+
+
+def saved_bytes(state: Any) -> bytes:
+    """Return what torch.save writes."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def saved(run: Run) -> bytes:
+    """Return a checkpoint after an epoch, which both programs can read."""
+    return (run("requeue.py", 2, edit=("EPOCHS = 5", "EPOCHS = 1")).folder / "requeue-run.checkpoint").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("requeue.py", "a flipped bit"), *(("resume.py", damage) for damage in DAMAGES)]
+)
+def test_checkpoint_that_cannot_be_used(name: str, damage: str, saved: bytes, run: Run, tmp_path: Path) -> None:
+    """A checkpoint that is not as it was written ends all processes, with one line, and stays as it is."""
+    path = tmp_path / f"{Path(name).stem}-run.checkpoint"
+    path.write_bytes(DAMAGES[damage](saved))
+    refused = run(name, 2, folder=tmp_path)
+
+    assert refused.statuses == [1, 1], refused.text
+    assert refused.losses == []
+    (line,) = [line for rank in refused.ranks for line in rank["stderr"].splitlines()]
+    assert line.startswith(f"error: cannot continue from {path.name}; delete it to start over: ")
+    assert path.read_bytes() == DAMAGES[damage](saved)
+
+
+@pytest.mark.parametrize("name", ["resume.py", "requeue.py"])
+def test_model_that_does_not_fit_on_the_disk(name: str, run: Run) -> None:
+    """A model of which only a half could be written does not get its name."""
+    code = (
+        "EPOCHS = 0\n"
+        "def half(state, path):\n"
+        "    Path(path).write_bytes(b'half')\n"
+        "    raise OSError(28, 'No space left on device')\n"
+        "torch.save = half"
+    )
+    full = run(name, 2, edit=("EPOCHS = 5", code))
+
+    assert 1 in full.statuses
+    assert "No space left on device" in full.text
+    assert not (full.folder / "model.pt").exists()
 
 
 # A process that fails -------------------------------------------------------------------------------------------------
