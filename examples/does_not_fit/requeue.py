@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node 4 requeue.py
     sbatch requeue.sbatch
 
-Checkpoints go to the folder checkpoints, each rank's part into a file of its own; the trained model to model.pt.
+Each rank saves its part in checkpoints/requeue-NAME, where NAME is the job's; the trained model goes to model.pt.
 """
 
 import os
@@ -12,6 +12,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+
+signals = []  # the time limit is near: Slurm sent SIGUSR1
+signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))  # before the slow imports: it would kill
 
 import torch
 import torch.distributed as dist
@@ -36,7 +39,8 @@ CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
-CHECKPOINTS = Path("checkpoints")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINTS = Path("checkpoints", f"requeue-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
 
@@ -142,14 +146,15 @@ def agreed(signals, device):
 
 def requeue():
     """Ask Slurm to put this job back into the queue; it ends the job at once."""
-    if "SLURM_JOB_ID" in os.environ:
-        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+    job = os.environ.get("SLURM_JOB_ID")
+    if job and shutil.which("scontrol"):
+        subprocess.run(["scontrol", "requeue", job], check=True)
+    else:  # outside of Slurm, or in a container without its commands
+        print("saved; to continue, submit the job again")
 
 
 def main():
     sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
-    signals = []  # the time limit is near: Slurm sent SIGUSR1
-    signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))
     cuda = torch.cuda.is_available()
     device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:

@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node 4 resume.py
     sbatch fsdp.sbatch resume.py
 
-Checkpoints go to the folder checkpoints, each rank's part into a file of its own; the trained model to model.pt.
+Each rank saves its part in checkpoints/resume-NAME, where NAME is the job's; the trained model goes to model.pt.
 """
 
 import os
@@ -34,7 +34,8 @@ CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
-CHECKPOINTS = Path("checkpoints")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINTS = Path("checkpoints", f"resume-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
 

@@ -29,7 +29,8 @@ WIDTH, HEADS, LAYERS = 64, 4, 4
 CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all devices together
 STEPS = 40
-CHECKPOINTS = Path("checkpoints").absolute()
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINTS = Path("checkpoints", f"resume_jax-{RUN}").absolute()  # delete it to start over
 
 BATCH = P(("data", "shard"))  # which axes of the mesh divide the first dimension of a batch: two of them
 BETWEEN = P(("data", "shard"), "tensor")  # the same for what a block hands on: characters are divided as well

@@ -3,8 +3,8 @@
     torchrun --standalone --nproc-per-node 4 sealed.py
     sbatch fsdp.sbatch sealed.py
 
-Checkpoints go to the folder checkpoints, each rank's part into a file of its own, and beside them a folder with their
-checksums; the trained model to model.pt.
+Each rank saves its part in checkpoints/sealed-NAME, where NAME is the job's; a folder beside the parts holds their
+checksums. The trained model goes to model.pt.
 """
 
 import hashlib
@@ -38,7 +38,8 @@ CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
-CHECKPOINTS = Path("checkpoints")  # in a folder that all nodes see; delete it to start anew
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+CHECKPOINTS = Path("checkpoints", f"sealed-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
 

@@ -15,6 +15,9 @@ import zipfile
 from itertools import islice
 from pathlib import Path
 
+signals = []  # the time limit is near: Slurm sent SIGUSR1
+signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))  # before the slow imports: it would kill
+
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # before init_process_group, or its threads never end
@@ -78,8 +81,6 @@ def requeue():
 
 def main():
     sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
-    signals = []  # the time limit is near: Slurm sent SIGUSR1
-    signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))
     torch.manual_seed(0)
     cuda = torch.cuda.is_available()
     device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")

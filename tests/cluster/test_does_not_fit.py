@@ -69,7 +69,7 @@ def test_saved_training_continues_on_fewer_nodes(slurm: State) -> None:
     script = SCRIPTS / "fsdp.sbatch"
     folder = stage(slurm, script)
     whole = submit(slurm, script, ["resume.py"], folder=folder)
-    kept = capture(slurm, ["rm", "-r", "checkpoints/000040"], folder=folder)
+    kept = capture(slurm, ["rm", "-r", "checkpoints/resume-fsdp/000040"], folder=folder)
     rest = submit(slurm, script, ["resume.py"], folder=folder, options=["--nodes=2"])
     expected = losses(list(read_recording(recording_path(ONE)).output))
 

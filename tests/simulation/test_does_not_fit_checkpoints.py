@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support import forked
 from support.continued import LAYOUTS, SAVED, Layout, read, write
+from support.early_signal import EARLY_SIGNAL
 from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, Training, difference, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,8 +71,6 @@ def test_another_layout_continues(
 
 # A run that dies, and one that is stopped -----------------------------------------------------------------------------
 
-CHECKPOINTS = 'CHECKPOINTS = Path("checkpoints")'
-
 
 def start(
     ranks: forked.Forked,
@@ -82,7 +81,7 @@ def start(
     environ: dict[str, str] | None = None,
 ) -> Training:
     """Run a program whose checkpoints lie in a folder."""
-    place = {CHECKPOINTS: f"CHECKPOINTS = Path({str(folder)!r})"}
+    place = {f'Path("checkpoints", f"{Path(name).stem}-{{RUN}}")': f"Path({str(folder)!r})"}
     return train(ranks, PROGRAMS / name, 1, processes, edits=(edits or {}) | place, environ=environ)
 
 
@@ -145,6 +144,27 @@ def test_requeue_stops_at_a_signal(step: int, one: Training, ranks: forked.Forke
     assert len(stopped.losses) == step
     assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
     assert difference(after(one, found, step), one).within(EXACT, EXACT)
+
+
+def test_signal_before_torch_is_there(ranks: forked.Forked, tmp_path: Path) -> None:
+    """A signal during the imports stops all after the first step; without `scontrol`, one line says what to do."""
+    environ = {"SLURM_JOB_ID": "17", "PATH": "/nowhere"}
+    before = f"os.chdir({str(tmp_path)!r}){EARLY_SIGNAL}"
+    stopped = train(ranks, PROGRAMS / "requeue.py", 1, 2, before=before, environ=environ)
+
+    assert stopped.statuses == [0, 0], stopped.text
+    assert "stopped after step 1\n" in stopped.text
+    assert stopped.text.count("saved; to continue, submit the job again") == 1
+    assert [path.name for path in tmp_path.glob("checkpoints/*/*")] == ["000001"]
+
+
+def test_programs_and_jobs_keep_apart(ranks: forked.Forked, tmp_path: Path) -> None:
+    """In one folder no program continues another's training, and a job's name chooses the run."""
+    for name in ("requeue.py", "resume.py"):
+        found = train(ranks, PROGRAMS / name, 1, 1, before=f"os.chdir({str(tmp_path)!r})\n", steps=10)
+        assert len(found.losses) == 10, found.text
+
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["requeue-run", "resume-run"]
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
@@ -225,12 +245,12 @@ def test_damage_that_goes_unnoticed(
 ) -> None:
     """Other numbers of the same size train on to another result; the checksums of the page tell."""
     shell = {"cwd": tmp_path, "shell": True, "capture_output": True, "text": True}
-    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "000020")
+    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "resume-fsdp" / "000020")
     commands = [line[2:] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("$ sha256sum")]
     make, check = (command for command in commands)
     made, whole = (subprocess.run(command, check=False, **shell) for command in (make, check))
     shutil.rmtree(tmp_path / "checkpoints")
-    folder = damaged(saved, tmp_path / "checkpoints", UNNOTICED[what])
+    folder = damaged(saved, tmp_path / "checkpoints" / "resume-fsdp", UNNOTICED[what])
     (folder / "000010").rename(folder / "000020")  # the name on the page
     told = subprocess.run(check, check=False, **shell)
     (folder / "000020").rename(folder / "000010")

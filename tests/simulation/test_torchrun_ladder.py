@@ -16,6 +16,7 @@ import pytest
 import torch
 from support import forked
 from support.comparing import Mask
+from support.early_signal import EARLY_SIGNAL
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -55,6 +56,7 @@ def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             *,
             folder: Path | None = None,
             edit: tuple[str, str] | None = None,
+            before: str = "",
             **environ: str,
         ) -> Training:
             folder = folder or tmp_path_factory.mktemp("run")
@@ -65,7 +67,7 @@ def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
                 text = text.replace(*edit)
             program.write_text(text, encoding="utf-8")
             ranks = forked.Forked(process, folder).run(
-                [str(program)], nodes=1, processes=processes, before="", environ=environ
+                [str(program)], nodes=1, processes=processes, before=before, environ=environ
             )
             return Training(ranks, folder)
 
@@ -208,11 +210,13 @@ def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
 
 
-def test_requeue_without_scontrol(run: Run) -> None:
-    """On a node without Slurm's commands, as in a container, the training saves, says what to do, and ends well."""
-    stopped = run("requeue.py", 2, edit=(SIGNAL[0], SIGNAL[1].format(batch=6)), SLURM_JOB_ID="17", PATH="/nowhere")
+def test_signal_before_torch_is_there(run: Run) -> None:
+    """A signal during the imports stops all after the first batch; without `scontrol`, one line says what to do."""
+    stopped = run("requeue.py", 2, before=EARLY_SIGNAL, SLURM_JOB_ID="17", PATH="/nowhere")
 
     assert stopped.statuses == [0, 0], stopped.text
+    assert "stopped in epoch 0 after batch 1\n" in stopped.text
+    assert (stopped.folder / "requeue-run.checkpoint").is_file()
     assert stopped.text.count("saved; to continue, submit the job again") == 1
 
 

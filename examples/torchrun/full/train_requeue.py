@@ -19,9 +19,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
+
+early: list[int] = []
+signal.signal(signal.SIGUSR1, lambda number, _: early.append(number))  # before the slow imports: it would kill
 
 import torch
 import torch.distributed as dist
@@ -162,6 +166,8 @@ def main() -> None:
     progress.restore()
     first = progress.step
     with StopSignal() as stop:
+        for number in early:
+            signal.raise_signal(number)
         train(progress, stop, settings.save_every)
     conclude(training.model.module, steps=progress.step - first)
 
