@@ -16,6 +16,8 @@ import pytest
 import torch
 from support import forked
 from support.comparing import Mask
+from support.damage import flip_a_bit
+from support.killed_rename import KILLED_BEFORE_RENAME
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -236,6 +238,18 @@ def test_resume_is_bit_identical(ranks: int, tasks: Tasks) -> None:
     assert [row["epoch"] for row in resumed.table("timings.csv")[::ranks]] == ["1", "2"]
 
 
+def test_killed_while_it_saves(tasks: Tasks) -> None:
+    """A rank that is killed between two files of an epoch costs no row of a table and leaves no part of a file."""
+    options = ("--days=7", "--epochs=1", "--max-steps=2")
+    killed = tasks(2, *options, before=KILLED_BEFORE_RENAME.format(ends=(".pth", ".csv"), number=2))
+    resumed = tasks(2, *options, "--resume", folder=killed.folder)
+
+    assert killed.statuses[0] == 9, killed.text
+    assert [row["epoch"] for row in resumed.table("metrics.csv")] == ["1"]
+    assert [row["rank"] for row in resumed.table("timings.csv")] == ["0", "1"]
+    assert not list(resumed.folder.glob(".*"))
+
+
 def test_resume_with_nothing_to_resume(two_ranks: Outcome) -> None:
     """With --resume a training begins where there is no checkpoint yet: a job script can always ask for it."""
     assert len(two_ranks.metrics) == 2
@@ -248,7 +262,11 @@ BAD = {
     "negative epochs": (["--epochs=-1"], "--epochs -1: give more than 0"),
     "no number": (["--epochs=ten"], "argument --epochs: invalid int value: 'ten'"),
     "learning rate": (["--learning-rate=nan"], "--learning-rate nan: give more than 0"),
-    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is more than the 1589 windows to train on"),
+    "batch of more than all": (
+        ["--batch-size=5000"],
+        "--batch-size 5000: 2 ranks would take 2500 windows each, of only 1589",
+    ),
+    "share of more than all": (["--days=1", "--batch-size=207"], "2 ranks would take 104 windows each, of only 207"),
     "unknown option": (["--epoch-count=3"], "unrecognized arguments: --epoch-count=3"),
     "missing data": (["--data=nowhere.h5"], "cannot read --data nowhere.h5 as HDF5: no such file"),
 }
@@ -290,21 +308,27 @@ def test_results_folder_that_cannot_be(obstacle: str, tmp_path: Path, tasks: Tas
     assert (tmp_path / "file").read_text() == "kept"
 
 
-@pytest.mark.parametrize("damage", ["cut", "of another model"])
+@pytest.mark.parametrize("damage", ["cut", "a flipped bit", "of another model", "of nothing"])
 def test_checkpoint_that_cannot_be_resumed(damage: str, alone: Outcome, tasks: Tasks, tmp_path: Path) -> None:
     """A damaged checkpoint, and one of another model, are refused by name and kept."""
-    if damage == "cut":
-        folder = shutil.copytree(alone.folder, tmp_path / "results")
+    folder = tmp_path / "results"
+    if damage != "of another model":
+        shutil.copytree(alone.folder, folder)
     else:
         folder = tasks(1, "--days=7", "--epochs=1", "--max-steps=2", "--hidden=8").folder
     path = folder / "checkpoint_latest.pth"
+    content = path.read_bytes()
     if damage == "cut":
-        path.write_bytes(path.read_bytes()[:2000])
+        path.write_bytes(content[:2000])
+    if damage == "a flipped bit":
+        flip_a_bit(path)
+    if damage == "of nothing":
+        torch.save({}, path)
     content = path.read_bytes()
     outcome = tasks(2, *SMALL, "--resume", folder=folder)
 
     assert outcome.statuses == [2, 2], outcome.text
-    expected = f"{path} is damaged: delete it" if damage == "cut" else "is of another model"
+    expected = f"{path} is damaged: delete it" if damage in ("cut", "a flipped bit") else "is of another model"
     assert expected in outcome.errors[0]
     assert path.read_bytes() == content
 

@@ -18,9 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 from support import forked
 from support.comparing import Mask
+from support.damage import flip_a_bit
+from support.killed_rename import KILLED_BEFORE_RENAME
 
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
@@ -437,20 +440,50 @@ def test_earlier_checkpoints_are_not_overwritten(one_process: Outcome, ranks: Ra
     assert sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "of another model"])
+def test_damaged_checkpoint_is_passed_over(one_process: Outcome, ranks: Ranks, tmp_path: Path) -> None:
+    """Where a bit of the newest checkpoint has flipped, the training continues from the one before, to the same end."""
+    folder, epochs = tmp_path / "interrupted", len(one_process.metrics)
+    shutil.copytree(one_process.folder, folder)
+    flip_a_bit(folder / f"checkpoint_epoch_{epochs}.pt")
+    resumed = ranks("train_distributed.py", f"--epochs={epochs}", "--resume", folder=folder)
+
+    assert resumed.text.count(f"warning: {folder / f'checkpoint_epoch_{epochs}.pt'} is damaged") == 1
+    assert f"Resuming after epoch {epochs - 1}\n" in resumed.text
+    assert resumed.fingerprint == one_process.fingerprint
+
+
+def test_killed_while_it_saves(ranks: Ranks) -> None:
+    """A rank that is killed between checkpoint and table costs no row of the table."""
+    killed = ranks(
+        "train_distributed.py",
+        "--epochs=1",
+        processes=2,
+        before=KILLED_BEFORE_RENAME.format(ends=(".pt", ".csv"), number=2),
+    )
+    resumed = ranks("train_distributed.py", "--epochs=1", "--resume", processes=2, folder=killed.folder)
+
+    assert killed.statuses[0] == 9, killed.text
+    assert resumed.statuses == [0, 0], resumed.text
+    assert [row["epoch"] for row in resumed.metrics] == [1]
+    assert not list(resumed.folder.glob(".*"))
+
+
+@pytest.mark.parametrize("damage", ["cut", "of another model", "of nothing"])
 def test_checkpoint_that_cannot_be_resumed(
     damage: str, one_process: Outcome, vision: Outcome, ranks: Ranks, tmp_path: Path
 ) -> None:
     """A damaged checkpoint, and one of another program, are refused by name and kept."""
     folder = interrupted(vision if damage == "of another model" else one_process, tmp_path / "interrupted")
     path = folder / "checkpoint_epoch_1.pt"
-    if damage != "of another model":
+    if damage == "cut":
         path.write_bytes(path.read_bytes()[:2000])
+    if damage == "of nothing":
+        torch.save({}, path)
     content = path.read_bytes()
     outcome = ranks("train_distributed.py", "--resume", processes=2, folder=folder)
 
     assert outcome.statuses == [2, 2], outcome.text
-    expected = "is of another model" if damage == "of another model" else f"{path} is damaged: delete it"
+    expected = f"{folder} holds no checkpoint that is whole" if damage == "cut" else "is of another model"
     assert len(outcome.errors) == 1
     assert expected in outcome.errors[0]
     assert path.read_bytes() == content

@@ -16,6 +16,7 @@ import pytest
 import torch
 from support import forked
 from support.comparing import Mask
+from support.damage import flipped
 from support.early_signal import EARLY_SIGNAL
 
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -235,7 +236,7 @@ def test_resume_and_requeue_keep_apart(run: Run) -> None:
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "a flipped bit": lambda content: bytes(byte ^ (place == len(content) // 2) for place, byte in enumerate(content)),
+    "a flipped bit": flipped,
     "cut": lambda content: content[:2000],
     "empty": lambda content: b"",
     "of nothing": lambda content: saved_bytes({}),

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ CHECKPOINT = "checkpoint_latest.pth"
 Row = list[Any]
 
 
-def prepare_folder(folder: Path, resume: bool) -> dict[str, Any]:
-    """Make the folder; return the checkpoint to continue from, or an empty dictionary.
+def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
+    """Make the folder; return the checkpoint to continue from, if there is one.
 
     Raises:
         ValueError: The folder already holds results, or its checkpoint is damaged.
@@ -52,25 +53,27 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any]:
         )
     path = folder / CHECKPOINT
     if not path.exists():
-        return {}
+        return None
     try:
+        if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
+            raise ValueError(f"{damaged} has changed")
         return dict(torch.load(path, weights_only=True))  # without weights_only a file can run commands as you
     except Exception as error:
-        raise ValueError(f"{path} is damaged: delete it and start again ({type(error).__name__})") from None
+        raise ValueError(f"{path} is damaged: delete it and start again ({error!r})") from None
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file beside its place and move it there: a job may be killed at any moment."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
+    beside = path.with_name(f".{path.name}.tmp")  # the same each time: the next save takes what a killed one left
+    try:
+        with beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-            Path(file.name).replace(path)
-        except OSError as error:
-            Path(file.name).unlink()
-            raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None
 
 
 def table(columns: tuple[str, ...], rows: list[Row]) -> bytes:
@@ -89,10 +92,10 @@ def table(columns: tuple[str, ...], rows: list[Row]) -> bytes:
 
 
 def save(folder: Path, model: nn.Module, optimizer: Optimizer, metrics: list[Row], timings: list[Row]) -> None:
-    """Write the checkpoint, then the tables that it holds as well."""
+    """Write the tables, then the checkpoint, which holds them too: killed in between, a resume writes all again."""
+    write_whole(folder / "metrics.csv", table(METRICS, metrics))
+    write_whole(folder / "timings.csv", table(TIMINGS, timings))
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "metrics": metrics, "timings": timings}
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_whole(folder / CHECKPOINT, buffer.getvalue())
-    write_whole(folder / "metrics.csv", table(METRICS, metrics))
-    write_whole(folder / "timings.csv", table(TIMINGS, timings))

@@ -61,12 +61,13 @@ def make_loaders(speeds: Speeds, batch_size: int) -> tuple[DataLoader, DataLoade
     mph = torch.as_tensor(speeds.mph, dtype=torch.get_default_dtype())
     times = torch.as_tensor(speeds.weekend * SLOTS + speeds.slots)
     train, validation = Windows(mph[:cut], times[:cut]), Windows(mph[cut:], times[cut:])
+    share = max(1, round(batch_size / world))
     with one_voice():
         if min(len(train) // world, len(validation)) < 1:
             raise ValueError(f"{len(mph)} times are too few for {world} ranks and windows of {2 * STEPS}: give more")
-        if batch_size > len(train):
-            raise ValueError(f"--batch-size {batch_size} is more than the {len(train)} windows to train on: give fewer")
-    share = max(1, round(batch_size / world))
+        if share * world > len(train):
+            taken = f"{world} ranks would take {share} windows each, of only {len(train)}"
+            raise ValueError(f"--batch-size {batch_size}: {taken}: give fewer")
     if batch_size % world:
         taken = f"each rank takes {share} windows, {share * world} together"
         say_once(f"--batch-size {batch_size} does not divide by {world}: {taken}")
@@ -253,17 +254,18 @@ def main() -> None:
     sensors, windows, count = usual.shape[1], len(loader.dataset), sum(part.numel() for part in model.parameters())
     say_once(f"speeds: {speeds.source}; {sensors} sensors, {windows} windows to train on; {count} parameters")
 
-    metrics, timings = state.get("metrics", []), state.get("timings", [])
-    resumed = len(metrics)
-    if state:
+    metrics, timings = [], []
+    if state is not None:
         with one_voice():
             try:
+                metrics, timings = state["metrics"], state["timings"]
                 model.load_state_dict(state["model"])
                 optimizer.load_state_dict(state["optimizer"])
             except (RuntimeError, ValueError, KeyError) as error:
                 reason = " ".join(str(error).split())[:300]
                 raise ValueError(f"the checkpoint in {settings.results} is of another model: {reason}") from None
-        say_once(f"resuming after epoch {resumed}")
+        say_once(f"resuming after epoch {len(metrics)}")
+    resumed = len(metrics)
 
     baselines = {
         "last value": lambda past, times: last_values(past, model.usual[times[:, 0]])[:, None].expand(-1, STEPS, -1),

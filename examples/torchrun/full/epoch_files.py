@@ -9,6 +9,7 @@ import csv
 import io
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
-    """Make the folder for checkpoints; return the newest one if wanted."""
+    """Make the folder for checkpoints; return the newest one that is whole, if wanted."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -48,25 +49,29 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
         return None
     if not resume:
         raise ValueError(f"{folder} holds {found[-1].name}: give --resume or another --checkpoint-dir")
-    try:
-        return torch.load(found[-1], map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds here, and all mean one thing
-        reason = str(error).split("\n")[0]
-        raise ValueError(f"{found[-1]} is damaged: delete it to continue from the one before ({reason})") from None
+    for path in reversed(found):
+        try:
+            if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
+                raise ValueError(f"{damaged} has changed")
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # of many kinds, and all mean one thing
+            reason = str(error).split("\n")[0]
+            print(f"warning: {path} is damaged, trying the one before ({reason})")
+    raise ValueError(f"{folder} holds no checkpoint that is whole: delete them to start over")
 
 
 def save(folder: Path, parts: dict[str, Any], history: list[dict[str, float]]) -> None:
-    """Write the checkpoint of the last epoch, and the metrics up to it."""
-    epoch = len(history)
-    state = {name: part.state_dict() for name, part in parts.items()}
-    buffer = io.BytesIO()
-    torch.save({**state, "epoch": epoch, "history": history}, buffer)
-    write_whole(folder / f"checkpoint_epoch_{epoch}.pt", buffer.getvalue())
+    """Write the metrics, then the checkpoint of the last epoch: killed in between, a resume writes both again."""
     text = io.StringIO()
     table = csv.DictWriter(text, history[0])
     table.writeheader()
     table.writerows(history)
     write_whole(folder / "metrics.csv", text.getvalue().encode())
+    epoch = len(history)
+    state = {name: part.state_dict() for name, part in parts.items()}
+    buffer = io.BytesIO()
+    torch.save({**state, "epoch": epoch, "history": history}, buffer)
+    write_whole(folder / f"checkpoint_epoch_{epoch}.pt", buffer.getvalue())
 
 
 def draw_curves(folder: Path, history: list[dict[str, float]]) -> None:

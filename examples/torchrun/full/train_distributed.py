@@ -198,7 +198,7 @@ def resume(training: Training, parts: dict[str, Any]) -> list[dict[str, float]]:
     """Load the newest checkpoint if there is one; return its metrics."""
     folder, wanted = training.settings.checkpoint_dir, training.settings.resume
     state = from_rank_0(lambda: prepare_folder(folder, wanted))
-    if not state:
+    if state is None:
         return []
     with one_voice():
         try:
