@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from recording_files import read_recording, recording_path
-from support.published import MORE_TIME, stage, submit
+from support.published import MORE_TIME, give_torch_image, stage, submit
 
 from srunbook import cluster
-from srunbook.cli._checkout import provision
 from srunbook.cluster import FinishedJob, State
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +24,17 @@ TOGETHER = ("lightning/single_gpu", "lightning/multi_gpu", "lightning/multi_node
 RANKS_BESIDE_OTHERS = 4
 """A script with more ranks than that runs while no other worker has a test."""
 
-LONG = ("svgd/medium_scale", "does_not_fit/sharded_jax", "does_not_fit/accelerate", "does_not_fit/lightning")
-"""Scripts that take long on two cores, which many devices, compilers or imports share; they run with `--full`."""
+TORCH_IMAGE = "torchrun/ddp_container"
+"""A script whose image is built only for it."""
+
+LONG = (
+    "svgd/medium_scale",
+    "does_not_fit/sharded_jax",
+    "does_not_fit/accelerate",
+    "does_not_fit/lightning",
+    TORCH_IMAGE,
+)
+"""Scripts that take long on two cores, which devices, compilers, imports or an image share; they run with `--full`."""
 
 
 def asked_nodes(script: Path) -> int:
@@ -58,7 +66,7 @@ def pytest_generate_tests(metafunc):
     pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
     if chosen in ("all", "22.05", "26.05", cluster.NEWEST):
         newest = "26.05" if chosen == "all" else newest
-        pairs += [(newest, script) for script in SCRIPTS if needs_apptainer(script)]
+        pairs += [(newest, script) for script in fitting if needs_apptainer(script)]
     cases = [
         pytest.param(
             generation,
@@ -81,8 +89,9 @@ def unpaired(folder: Path) -> list[str]:
 def test_script_runs_as_published(slurm: State, proof, generation, script, request):
     """A script completes on a real Slurm, every rank speaks, and its output is the recorded one."""
     if needs_apptainer(script):
-        for image in provision().images:
-            assert (slurm.folder.parents[1] / "images" / f"{image.name}.sif").exists(), f"no {image.name}.sif"
+        assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
+    if f"{script.parent.name}/{script.stem}" == TORCH_IMAGE:
+        give_torch_image(slurm)
     folder = stage(slurm, script)
     recording = request.config.getoption("--record")
     job = submit(slurm, script, folder=folder, options=() if recording else (MORE_TIME,))

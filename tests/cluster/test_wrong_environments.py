@@ -29,7 +29,7 @@ ANYWHERE = {
 
 WITHOUT_APPTAINER = {"singularity: No such file or directory": f"{INSIDE} python -c 1"}
 WITH_APPTAINER = {
-    "could not open image": 'srun --label singularity run "$HOME/moved.sif" python -c 1',
+    "could not open image": 'srun --label singularity run "$HOME/jax.sif" python -c 1',
     "can't open file": f"{WRITE}; {INSIDE} python /scratch/here/x.py",
     "/bin/python: not found": f'{INSIDE} "$HOME/torch-env/bin/python" -c 1',
 }

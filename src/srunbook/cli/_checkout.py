@@ -1,8 +1,8 @@
 """What a cluster is given by the command: the environment of the guides, and the checkout it is started from.
 
 The guides' scripts expect `~/jax-env`, `~/torch-env`, conda and a few modules, as they would find them on a site; a
-stand-in takes the place of conda. Where `srunbook` runs from a checkout, jobs also see that, and the images of the
-guides to JAX and torchrun are built.
+stand-in takes the place of conda. Where `srunbook` runs from a checkout, jobs also see that, and the image of the JAX
+guide is built.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ PLACE = Path("/opt/srunbook")
 """Where jobs see the checkout, besides its own path, which an editable installation points to."""
 
 ENVIRONMENTS = ("jax-env", "torch-env")
-SOURCES = {"MIRROR": "{mirror}", "INDEX": "{index}"}
-IMAGES = {
-    "examples/jax_multinode/jax.def": {"VARIANT": "cpu", **SOURCES},
-    "examples/torchrun/torch.def": SOURCES,
-}
-"""The definition files of images, with the arguments of their build."""
-
+IMAGE = "jax"
+DEFINITION = Path("examples", "jax_multinode", "jax.def")
+ARGUMENTS = {"VARIANT": "cpu", "MIRROR": "{mirror}", "INDEX": "{index}"}
 MODULES = {
     "dl": '#%Module\nmodule-whatis "deep-learning software"\n',
-    "jax/23.10-sif": '#%Module\nmodule-whatis "JAX in an Apptainer image"\nsetenv JAX_IMAGE /opt/images/jax.sif\n',
+    "jax/23.10-sif": f'#%Module\nmodule-whatis "JAX in an Apptainer image"\nsetenv JAX_IMAGE /opt/images/{IMAGE}.sif\n',
     "pytorch/2.13": '#%Module\nmodule-whatis "PyTorch"\nprepend-path PATH $env(HOME)/torch-env/bin\n',
 }
 CONDA = "miniforge3/bin/activate"
@@ -42,8 +38,7 @@ def provision() -> Provision:
     """Return what the command gives to a cluster."""
     found = checkout()
     binds = (Bind(found, PLACE), Bind(found, found)) if found else ()
-    definitions = {found / name: arguments for name, arguments in IMAGES.items()} if found else {}
-    images = tuple(Image(path.stem, path, arguments) for path, arguments in definitions.items())
+    images = (Image(IMAGE, found / DEFINITION, ARGUMENTS),) if found and (found / DEFINITION).exists() else ()
     conda = Path(__file__).with_name("conda_stand_in.sh").read_text(encoding="utf-8")
     return Provision(links=ENVIRONMENTS, files={CONDA: conda}, binds=binds, modules=MODULES, images=images)
 

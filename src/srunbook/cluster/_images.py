@@ -125,6 +125,9 @@ def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) ->
     if CERTIFICATES.exists():  # what this machine trusts, its building trusts
         binds.append(Bind(CERTIFICATES, CERTIFICATES))
         options.append(f"--bind={CERTIFICATES}")
+    if image.wheels:
+        binds.append(Bind(image.wheels, Path("/mnt")))
+        options.append("--bind=/mnt")
     command = ["apptainer", "build", "--fakeroot", *options]
     command += [f"/build/{image.name}.sif", f"/definition/{image.definition.name}"]
     # In a user namespace root has every capability, whatever this machine withholds; it maps these numbers.

@@ -23,11 +23,13 @@ class Image:
         definition: The definition file; the folder that holds it is what the building sees.
         arguments: Build arguments of the definition file. In a value, `{mirror}` stands for the Debian mirror of this
             machine and `{index}` for its index of Python packages.
+        wheels: A folder of Python packages on the host, which the building sees at `/mnt`.
     """
 
     name: str
     definition: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
+    wheels: Path | None = None
 
 
 def running_environment() -> Path | None:
@@ -46,7 +48,7 @@ class Provision:
         files: Texts of files in every home, by path below it; their users can read them, and not change them.
         binds: Further files and folders of the host.
         modules: Texts of further environment modules, by name.
-        images: Images to build, where the generation has Apptainer; every home has links to them.
+        images: Images to build, where the generation has Apptainer.
         environments: Further Python environments, by the name that they have in every home and as modules.
     """
 
@@ -71,7 +73,6 @@ class Provision:
     def home_links(self) -> dict[str, str]:
         """Return the links that every home has, by name, and where they lead."""
         links = dict.fromkeys(self.links, str(self.environment)) if self.environment else {}
-        links |= {f"{image.name}.sif": f"{IMAGES}/{image.name}.sif" for image in self.images}
         return {**links, **{name: str(place) for name, place in self.environments.items()}}
 
     def all_binds(self) -> list[Bind]:
