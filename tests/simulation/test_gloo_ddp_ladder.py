@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from support import forked
 from support.comparing import Mask
+from support.damage import flip_a_bit
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -154,15 +155,20 @@ def test_comparison_sees_a_lost_optimizer(one: Training, run: Run) -> None:
     assert resumed.losses != pytest.approx(one.losses[2:], rel=100 * EXACT)
 
 
-def test_damaged_checkpoint_is_left_as_it_is(run: Run, tmp_path: Path) -> None:
-    """A checkpoint that cannot be read ends all processes, and nothing is overwritten."""
-    (tmp_path / "resume-run.checkpoint").write_bytes(b"half a checkpoint")
-    refused = run("resume.py", 2, folder=tmp_path)
+def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
+    """A checkpoint of which a bit has flipped ends all processes, with one line, and nothing is overwritten."""
+    path = run("resume.py", 1, edit=("EPOCHS = 5", "EPOCHS = 1")).folder / "resume-run.checkpoint"
+    flip_a_bit(path)
+    content = path.read_bytes()
+    (path.parent / "model.pt").unlink()
+    refused = run("resume.py", 2, folder=path.parent)
 
-    assert set(refused.statuses) == {1}
+    assert refused.statuses == [1, 1], refused.text
     assert refused.losses == []
-    assert (tmp_path / "resume-run.checkpoint").read_bytes() == b"half a checkpoint"
-    assert not (tmp_path / "model.pt").exists()
+    (line,) = [line for rank in refused.ranks for line in rank["stderr"].splitlines()]
+    assert line.startswith(f"error: cannot continue from {path.name}; delete it to start over: ")
+    assert path.read_bytes() == content
+    assert not (path.parent / "model.pt").exists()
 
 
 # The times of a step --------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from support import forked
 from support.comparing import Mask
 from support.damage import flip_a_bit
+from support.early_signal import EARLY_SIGNAL
 from support.killed_rename import KILLED_BEFORE_RENAME
 
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
@@ -253,6 +254,35 @@ def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, 
     assert resumed.fingerprint == in_one_go.fingerprint
     epochs = [re.findall(r"Epoch .*", outcome.ranks[0]["stdout"]) for outcome in (in_one_go, resumed)]
     assert epochs[0] == epochs[1]  # also that of the interrupted epoch
+
+
+WRITE_IMAGES = """
+import os, sys
+sys.path.insert(0, {examples!r})
+import train_requeue as r
+step = r.train_step
+def train_step(training, images, labels):
+    with open({file!r}, "a") as file:
+        file.writelines(image.numpy().tobytes().hex() + "\\n" for image in images)
+    return step(training, images, labels)
+r.train_step = train_step
+import runpy
+runpy.run_path = lambda *_, **__: r.run(r.main)
+"""
+
+
+def test_requeue_goes_on_with_other_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    """A signal during the imports stops after one step; four ranks, with other shares, train on the other images."""
+    options = ("train_requeue.py", "--epochs=1", "--batch-size=70")
+    code = WRITE_IMAGES.format(examples=str(EXAMPLES), file=str(tmp_path / "images"))
+    stopped = ranks(*options, processes=2, before=EARLY_SIGNAL + code)
+    resumed = ranks(*options, processes=4, before=code, folder=stopped.folder)
+    trained = (tmp_path / "images").read_text().split()
+
+    assert stopped.statuses == [75, 75], stopped.text
+    assert "Stopping after step 1: SIGUSR1" in stopped.text
+    assert resumed.fingerprint
+    assert len(trained) == len(set(trained)) == 70 + 19 * 72  # all 1438
 
 
 @pytest.mark.parametrize(("save_every", "said"), [(50, "the loss of epoch 1 is nan"), (1, "after step 2, not all of")])

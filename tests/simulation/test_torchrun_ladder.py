@@ -18,6 +18,7 @@ from support import forked
 from support.comparing import Mask
 from support.damage import flipped
 from support.early_signal import EARLY_SIGNAL
+from torch.utils.data import DataLoader, DistributedSampler
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -156,6 +157,22 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
     assert training.statuses == [0] * 3, training.text
     assert training.text.count("each step: 3 processes x 21 images = 63") == 1
     assert training.losses == pytest.approx(one.losses, rel=0.1)
+
+
+def test_samples_that_do_not_divide() -> None:
+    """10 samples for 4 processes become 12, whatever the loader drops, or 8 where the sampler drops the rest."""
+
+    def dealt(**options: bool) -> list[int]:
+        samplers = [DistributedSampler(range(10), 4, rank, shuffle=False, **options) for rank in range(4)]
+        return sorted(
+            int(sample)
+            for sampler in samplers
+            for batch in DataLoader(range(10), 3, sampler=sampler, drop_last=not options)
+            for sample in batch
+        )
+
+    assert dealt() == [0, 0, 1, 1, *range(2, 10)]
+    assert dealt(drop_last=True) == [*range(8)]
 
 
 @pytest.mark.parametrize("name", ["ddp.py", pytest.param("validate_ddp.py", marks=FULL)])

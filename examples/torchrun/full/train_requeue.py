@@ -16,7 +16,6 @@ Needs train_distributed.py, processes.py, image_data.py and epoch_files.py besid
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
@@ -31,7 +30,8 @@ import torch
 import torch.distributed as dist
 from processes import conclude, leave, one_voice, run, say_once
 from torch.nn.functional import cross_entropy
-from train_distributed import Parser, SimpleConvNet, Training, evaluate, floats, positive, prepare, sums
+from torch.utils.data import DataLoader
+from train_distributed import SEED, Parser, SimpleConvNet, Training, evaluate, floats, positive, prepare, sums
 
 from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, CheckpointError, Checkpoints, StopSignal
 
@@ -44,6 +44,7 @@ class Progress:
     def __init__(self, training: Training, store: Checkpoints) -> None:
         self.training, self.store = training, store
         self.step = 0  # steps made since the first start
+        self.epoch, self.images = 1, 0  # how many images of this epoch are done, by all ranks
         self.sums = self.zeros()  # [losses, right answers, images] of this epoch so far
 
     def zeros(self) -> torch.Tensor:
@@ -65,7 +66,8 @@ class Progress:
             give_up(f"after step {self.step}, not all of {max(found)[0]} is finite")
         with one_voice():
             try:
-                self.store.save(self.step, tensors, {"batch_size": self.training.settings.batch_size})
+                facts = {"batch_size": self.training.settings.batch_size, "epoch": self.epoch, "images": self.images}
+                self.store.save(self.step, tensors, facts)
             except CheckpointError as error:
                 raise OSError(str(error)) from None
             if NOTES and dist.get_rank() == 0:
@@ -86,7 +88,7 @@ class Progress:
                 raise ValueError(f"this training was begun with --batch-size {found.metadata['batch_size']}")
         if found is None:
             return
-        self.step = found.step
+        self.step, self.epoch, self.images = found.step, found.metadata["epoch"], found.metadata["images"]
         if dist.get_rank() == 0:
             self.sums += found.tensors["sums"].to(self.sums.device)
         say_once(f"Resuming after step {self.step}")
@@ -94,6 +96,18 @@ class Progress:
             value.data.copy_(found.tensors[f"model.{name}"])
             momentum = found.tensors[f"momentum.{name}"].to(value.device)
             self.training.optimizer.state[value]["momentum_buffer"] = momentum
+
+
+def rest_of_epoch(progress: Progress) -> DataLoader:
+    """Return the batches of this rank that are left of an epoch, on whatever number of ranks it began."""
+    loader = progress.training.loader
+    world = dist.get_world_size()
+    order = torch.randperm(len(loader.dataset), generator=torch.Generator().manual_seed(SEED + progress.epoch))
+    left = order[progress.images :].tolist()
+    whole = len(left) // (loader.batch_size * world) * loader.batch_size * world  # as many on each rank
+    workers, pinned = loader.num_workers, loader.pin_memory
+    mine = left[dist.get_rank() : whole : world]
+    return DataLoader(loader.dataset, loader.batch_size, sampler=mine, num_workers=workers, pin_memory=pinned)
 
 
 def train_step(training: Training, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -122,37 +136,40 @@ def give_up(reason: str) -> NoReturn:
     leave(EXIT_DO_NOT_REQUEUE)
 
 
-def end_epoch(progress: Progress, epoch: int) -> None:
-    """Print the metrics of an epoch."""
+def end_epoch(progress: Progress) -> None:
+    """Print the metrics of an epoch, and begin the next one."""
     dist.all_reduce(progress.sums)
     total, right, count = progress.sums.tolist()
     progress.sums = progress.zeros()
     _, test_accuracy = evaluate(progress.training)
     shown = f"Avg Loss: {total / count:.6f}, Accuracy: {right / count:.2%}, Test Accuracy: {test_accuracy:.2%}"
-    say_once(f"Epoch {epoch} - {shown}")
+    say_once(f"Epoch {progress.epoch} - {shown}")
     if not math.isfinite(total):
-        give_up(f"the loss of epoch {epoch} is {total / count}")
+        give_up(f"the loss of epoch {progress.epoch} is {total / count}")
+    progress.epoch, progress.images = progress.epoch + 1, 0
 
 
 def train(progress: Progress, stop: StopSignal, save_every: int) -> None:
-    """Train from the step of `progress` to the last one, or to a signal."""
-    training, loader = progress.training, progress.training.loader
-    last = training.settings.epochs * len(loader)
-    for epoch in range(progress.step // len(loader) + 1, training.settings.epochs + 1):
-        loader.sampler.set_epoch(epoch)
-        made = progress.step % len(loader)
-        for images, labels in itertools.islice(loader, made, None):
+    """Train from where `progress` is to the last step, or to a signal."""
+    training = progress.training
+    while progress.epoch <= training.settings.epochs:
+        loader = rest_of_epoch(progress)
+        for number, (images, labels) in enumerate(loader, 1):
             progress.sums += train_step(training, images, labels)
             progress.step += 1
-            if progress.step % len(loader) == 0:
-                end_epoch(progress, epoch)
+            progress.images += len(images) * dist.get_world_size()
+            if number == len(loader):
+                end_epoch(progress)
+            finished = progress.epoch > training.settings.epochs
             stopped = stop.requested(progress.step)  # the same answer on all ranks
-            if stopped or progress.step == last or progress.step % save_every == 0:
+            if stopped or finished or progress.step % save_every == 0:
                 progress.save()
-            if stopped and progress.step < last:
+            if stopped and not finished:
                 say_once(f"Stopping after step {progress.step}: {stop.signal.name}")
                 tell_status(EXIT_STOPPED)
                 stop.leave()  # rank 0 puts the job back into the queue
+        if not len(loader):  # a step of these ranks is more than what is left
+            end_epoch(progress)
 
 
 def main() -> None:
