@@ -6,11 +6,14 @@ sbatch data_parallel.sbatch resume.py                                # two nodes
 """
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
@@ -34,6 +37,22 @@ def train_step(params, images, labels):
     return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradient), loss
 
 
+def kept():  # steps that have a checkpoint, newest first; one that is not complete has another name
+    return sorted((int(path.name) for path in CHECKPOINTS.glob("*") if path.name.isdigit()), reverse=True)
+
+
+def load(params):
+    """Return the newest step that can be read and its parameters, laid out as params is."""
+    steps = multihost_utils.broadcast_one_to_all(np.array([*kept(), 0, 0][:2]))  # those that process 0 sees
+    for step in steps[steps > 0]:
+        try:
+            return step, ocp.load(CHECKPOINTS / str(step), abstract_state=params)
+        except Exception as error:
+            print(f"checkpoint {step} cannot be read: {error!r:.200}", flush=True)
+    assert not steps.any(), "has the model changed? Undo that, or delete the checkpoints"
+    return 0, params
+
+
 def main():
     rank, world_size = jax.process_index(), jax.process_count()
     devices, own = jax.devices(), jax.local_devices()
@@ -48,6 +67,7 @@ def main():
     if rank == 0:
         total = share * len(devices)
         print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
+        print(f"saving in checkpoints/{CHECKPOINTS.name}: let no other job do so now", flush=True)
         if own[0].platform == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
             print("warning: Slurm gave this job GPUs and JAX sees none: training on CPUs", flush=True)
 
@@ -61,13 +81,9 @@ def main():
     params |= {"w2": rng.normal(size=(64, 10)) / 8, "b2": np.zeros(10)}
     params = jax.device_put(jax.tree.map(np.float32, params), copies)
 
-    newest = ocp.training.preservation_policies.LatestN(2)
-    checkpointer = ocp.training.Checkpointer(CHECKPOINTS, preservation_policy=newest)
-    done = checkpointer.latest.step if checkpointer.latest else 0
-    if done:
-        params = checkpointer.load(abstract_state=params)  # laid out as params is now
-        if rank == 0:
-            print(f"resumed after step {done}", flush=True)
+    done, params = load(params)
+    if done and rank == 0:
+        print(f"resumed after step {done}", flush=True)
 
     for step in range(done + 1, STEPS + 1):
         # The step's number is the seed: a step sees the same rows in each run.
@@ -78,11 +94,12 @@ def main():
         params, loss = train_step(params, x, y)
         loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 20 == 0:
-            checkpointer.save(step, params)  # a collective: every process calls it
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
+            ocp.save(CHECKPOINTS / str(step), params, overwrite=True)  # a collective: every process calls it
+            for old in kept()[2:] if rank == 0 else []:
+                shutil.rmtree(CHECKPOINTS / str(old))
 
-    checkpointer.close()
     if rank == 0:
         np.savez("model.npz", **params)
 
@@ -90,4 +107,5 @@ def main():
 if __name__ == "__main__":
     if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
         jax.distributed.initialize()  # before anything else that uses JAX
+        sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
     main()

@@ -47,12 +47,14 @@ class Case:
         begun: A line of the log after which the signal is sent.
         place: What the job says of the place where it stopped, and where it resumed.
         last: The last line of a training that is complete.
+        edit: A line of the program, and lines to put before it.
     """
 
     guide: str
     begun: str
     place: str
     last: str
+    edit: tuple[str, str] = ("", "")
 
     @property
     def script(self) -> Path:
@@ -60,10 +62,25 @@ class Case:
         return ROOT / "slurm" / self.guide / "requeue.sbatch"
 
 
+HEARD = """\
+        if step == 40:
+            while not told:
+                os.sched_yield()
+            os.kill(os.getpid(), signal.SIGTERM)
+            jax._src.distributed.global_state.client.blocking_key_value_get("RECEIVED_PREEMPTION_NOTICE", 60_000)
+"""
+"""JAX's listener looks once a second: 60 short steps would be over before."""
+
 CASES = (
     Case("torchrun", "epoch 0: loss", r"in epoch \d after batch \d+", "epoch 4: loss"),
     Case("does_not_fit", "step 10: loss", r"after step \d+", "step 40: loss"),
-    Case("jax_multinode", "step 20: loss", r"after step \d+", "step 100: loss"),
+    Case(
+        "jax_multinode",
+        "step 20: loss",
+        r"after step \d+",
+        "step 100: loss",
+        ("        loss.block_until_ready()", HEARD),
+    ),
     Case("lightning", "epoch 0: loss", r"before epoch \d", "epoch 4: loss"),
 )
 
@@ -76,6 +93,8 @@ def test_stopped_job_continues_as_published(
     """SIGUSR1 ends the first start after a save; the second adds to the same log, continues there, and completes."""
     inside = stage(slurm, case.script)
     folder = slurm.folder / inside.removeprefix("/")
+    program, (line, before) = folder / "requeue.py", case.edit
+    program.write_text(program.read_text(encoding="utf-8").replace(line, before + line, 1), encoding="utf-8")
     identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {case.script.name}").strip()
     log = folder / f"requeue-{identity}.out"
     until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.comparing import Mask
+from support.importing import signal_at_import
 
 from srunbook import simulate
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -113,51 +114,71 @@ def check_model(folder: Path, whole: dict[str, np.ndarray]) -> None:
 SYNC = "        loss.block_until_ready()"
 """A line at which every process comes by at each step."""
 
+HEARD = """\
+        if step == 63:
+            rank == world_size - 1 and os.kill(os.getpid(), signal.SIGNAL)
+            told and os.kill(os.getpid(), signal.SIGTERM)
+            jax._src.distributed.global_state.client.blocking_key_value_get("RECEIVED_PREEMPTION_NOTICE", 60_000)
+"""
+"""The last process gets a signal, and all wait until JAX has told them: its listener looks once a second."""
 
-def test_training_that_dies_and_is_stopped_ends_with_the_bits_of_one_run(
+
+def test_training_with_a_full_disk_and_a_stop_ends_with_the_bits_of_one_run(
     edited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, np.ndarray]
 ) -> None:
-    """Two checkpoints outlive a death; SIGUSR1 to process 1 alone then stops both after the same step, and requeues."""
+    """A failed save ends all, a damaged checkpoint is passed over, and SIGUSR1 stops both after the same step."""
     scontrol = tmp_path / "bin" / "scontrol"
     scontrol.parent.mkdir()
     scontrol.write_text(f'#!/bin/sh\necho "$@" "$SLURM_JOB_ID" >> {tmp_path}/called\n', encoding="utf-8")
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", str(scontrol.parent), prepend=":")
+    checkpoints = tmp_path / "checkpoints" / "resume-simulation"
 
-    dies = edited("resume.py", (SYNC, f"        step == 50 and os._exit(9)\n{SYNC}"))
-    killed = simulate.run([sys.executable, dies], nodes=2)
-    left = sorted(path.name for path in (tmp_path / "checkpoints" / "resume-simulation").iterdir())
+    # The disk of process 1 is full when it saves step 60: no file may grow beyond 4 KiB.
+    full = "        step == 60 and rank == 1 and resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+    failed = simulate.run(
+        [sys.executable, edited("resume.py", (SYNC, full + SYNC), ("import os\n", "import os\nimport resource\n"))],
+        nodes=2,
+    )
+    left = sorted(path.name for path in checkpoints.iterdir() if path.name.isdigit())
+    (checkpoints / "40" / "state" / "manifest.ocdbt").write_bytes(b"")
     continued = run(edited("resume.py"), nodes=2)
     (tmp_path / "model.npz").unlink()
-    signalled = f"        step == 63 and rank == 1 and os.kill(os.getpid(), signal.SIGUSR1)\n{SYNC}"
-    stopped = run(edited("requeue.py", (SYNC, signalled)), nodes=2)
+    stopped = run(edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGUSR1") + SYNC)), nodes=2)
 
-    assert killed.returncode != 0
+    assert failed.returncode != 0
+    assert "File too large" in failed.ranks[1].output
+    assert "step 60: loss" in failed.output
     assert left == ["20", "40"]
-    assert continued.output.count("resumed after step 40") == 1
+    assert continued.output.count("checkpoint 40 cannot be read") == 2
+    assert continued.output.count("resumed after step 20") == 1
     assert "resumed" not in stopped.output
-    assert stopped.output.count("stopped after step 70: saved, back to the queue") == 1
+    (step,) = re.findall(r"stopped after step (\d+): saved, back to the queue", stopped.output)
     assert not (tmp_path / "model.npz").exists()
     word, identity, same = (tmp_path / "called").read_text().split()
     assert (word, identity) == ("requeue", same)
 
     ended = run(edited("requeue.py"), nodes=2)
 
-    assert ended.output.count("resumed after step 70") == 1
+    assert ended.output.count(f"resumed after step {step}\n") == 1
     assert len((tmp_path / "called").read_text().splitlines()) == 1
-    model = np.load(tmp_path / "model.npz")
-    assert set(model) == set(whole)
-    for name, value in whole.items():
-        np.testing.assert_array_equal(model[name], value, strict=True)
+    check_model(tmp_path, whole)
+
+
+def test_scancel_saves_and_does_not_requeue(edited: Any) -> None:
+    """At SIGTERM a single process, too, saves and ends."""
+    result = run(edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGTERM") + SYNC)), nodes=1)
+
+    assert re.search(r"stopped after step \d+: saved$", result.output, re.MULTILINE)
 
 
 def test_stop_without_scontrol_asks_to_submit_again(edited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside an image without scontrol, the program saves and promises no requeue."""
+    """Inside an image without scontrol, a program told while it imports JAX saves, and promises no requeue."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    signalled = f"        step == 3 and os.kill(os.getpid(), signal.SIGUSR1)\n{SYNC}"
-    result = run(edited("requeue.py", (SYNC, signalled)), nodes=1)
+    early = ("import os\n", f"{signal_at_import('jax')}import os\n")
+    result = run(edited("requeue.py", early, (SYNC, HEARD.replace("signal.SIGNAL", "0") + SYNC)), nodes=1)
 
-    assert result.output.count("stopped after step 10: saved, submit again: no scontrol here") == 1
+    assert re.search(r"stopped after step \d+: saved, submit again: no scontrol here$", result.output, re.MULTILINE)
 
 
 def test_training_resumes_on_fewer_devices(edited: Any, of_one_device: dict[int, float]) -> None:
