@@ -264,6 +264,7 @@ def test_script_starts_its_program(script: Path, real: bool, tmp_path: Path) -> 
             "HOME": str(tmp_path / "home"),
             "JAX_IMAGE": "/images/jax.sif",
             "SLURM_JOB_ID": "17",
+            "SLURM_JOB_NAME": script.stem,
             "SLURM_CPUS_PER_TASK": directive(script, "cpus-per-task"),
             "TEST_NODES": nodes,
             "TEST_TASKS": str(tasks),
