@@ -6,6 +6,7 @@ srunbook simulate --ntasks-per-node 2 -- python lightning_ddp.py
 import os
 
 import lightning
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from same_model import EPOCHS, keep, leave, make_loader, make_model, make_optimizer
 from torch.nn.functional import cross_entropy
 
@@ -36,6 +37,7 @@ trainer = lightning.Trainer(
     num_nodes=int(os.environ["SLURM_NNODES"]),
     strategy="ddp",
     max_epochs=EPOCHS,
+    plugins=SLURMEnvironment(auto_requeue=False),  # or SIGUSR1 saves in this folder for whichever job is next
     use_distributed_sampler=False,  # the loader shares the samples out itself
     logger=False,
     enable_checkpointing=False,

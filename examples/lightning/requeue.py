@@ -11,11 +11,16 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
+
+signals = []  # SIGUSR1 from Slurm, before the time limit
+signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))  # before the slow imports, or it ends them
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -41,17 +46,26 @@ class Classifier(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.02)
 
 
+class WholeFiles(TorchCheckpointIO):
+    def save_checkpoint(self, checkpoint, path, **_):
+        beside = Path(f"{path}.tmp")  # Lightning would write in $TMPDIR, and copy from there to another disk
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before it gets its name
+        beside.replace(path)
+
+
 class StopAtSignal(lightning.Callback):
-    def __init__(self):
-        self.signals, self.stop = [], False
-        signal.signal(signal.SIGUSR1, lambda number, _: self.signals.append(number))  # before the time limit
+    stop = False
 
     def on_train_start(self, trainer, module):
         if trainer.current_epoch:
             module.print(f"resumed before epoch {trainer.current_epoch}")
 
     def on_train_epoch_end(self, trainer, _):
-        self.stop = trainer.strategy.reduce_boolean_decision(bool(self.signals), all=False)  # has any process heard it?
+        self.stop = trainer.strategy.reduce_boolean_decision(bool(signals), all=False)  # has any process heard it?
         trainer.should_stop |= self.stop
 
 
@@ -63,7 +77,7 @@ def main():
         devices=int(os.environ.get("SLURM_NTASKS", 1)) // int(os.environ.get("SLURM_NNODES", 1)),
         strategy="ddp",
         callbacks=[stopper, ModelCheckpoint(CHECKPOINTS, save_last=True)],
-        plugins=SLURMEnvironment(auto_requeue=False) if "SLURM_NTASKS" in os.environ else None,
+        plugins=[WholeFiles(), *([SLURMEnvironment(auto_requeue=False)] if "SLURM_NTASKS" in os.environ else [])],
         max_epochs=5,
         logger=False,
         enable_progress_bar=False,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.accidents import signal_at_import
 from support.comparing import Mask
-from support.importing import signal_at_import
 
 from srunbook import simulate
 from srunbook.ranklog import RankStart, parse_rank_lines

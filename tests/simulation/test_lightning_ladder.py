@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.accidents import kill_in_save, signal_at_import
 from support.comparing import Mask
 
 from srunbook import simulate
@@ -169,14 +170,14 @@ STEP = "        return loss\n"
 
 
 def test_resume_after_a_crash(one: Training, run: Run) -> None:
-    """A training that dies in the third epoch continues before it, and has the losses of one without a break."""
-    died = run("requeue.py", 2, edit=(STEP, f"        assert self.current_epoch < 2\n{STEP}"))
+    """A training killed in its third save of last.ckpt resumes from the second, with the losses of one run."""
+    died = run("requeue.py", 2, edit=("import os\n", f"{kill_in_save(6)}import os\n"))  # two files each epoch
     resumed = run("requeue.py", 2, folder=died.folder)
 
     assert died.status != 0
     assert resumed.status == 0, resumed.failure
     assert resumed.text.count("resumed before epoch 2\n") == 1
-    assert died.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
+    assert resumed.losses == pytest.approx(one.losses[2:], rel=EXACT)
 
 
 SIGNAL = """\
@@ -211,8 +212,9 @@ def test_requeue(epoch: int, one: Training, run: Run, tmp_path: Path) -> None:
 
 
 def test_requeue_without_scontrol(run: Run) -> None:
-    """On a node without Slurm's commands, as in a container, the training saves, says what to do, and ends well."""
-    stopped = run("requeue.py", 2, edit=(STEP, SIGNAL.replace("EPOCH", "1") + STEP), PATH="/nowhere")
+    """In a container without Slurm's commands, a training told during its imports saves and says what to do."""
+    edit = ("import os\n", f"{signal_at_import('lightning')}import os\n")
+    stopped = run("requeue.py", 2, edit=edit, PATH="/nowhere")
 
     assert stopped.status == 0, stopped.failure
     assert stopped.text.count("saved; to continue, submit the job again\n") == 1

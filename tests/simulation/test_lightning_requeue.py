@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.accidents import kill_in_save, signal_at_import
 from support.comparing import Mask
 from support.ports import hold
 
@@ -109,9 +110,10 @@ def start(tmp_path: Path) -> Start:
         folder: str = "outputs",
         restarts: int = 0,
         tasks: int = 2,
+        accident: str = "",
         path: str = f"{scontrol.parent}:{os.environ['PATH']}",
     ) -> Outcome:
-        argv = [sys.executable, "-c", SIGNALLED, "--epochs=2", "--batch_size=128", *options]
+        argv = [sys.executable, "-c", accident + SIGNALLED, "--epochs=2", "--batch_size=128", *options]
         environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": path}
         environ |= {"TEST_STEP": str(step), "TEST_SIGNAL": signal, "TEST_LOADER": loader}
         environ |= {"SLURM_RESTART_COUNT": str(restarts)} if restarts else {}
@@ -166,8 +168,8 @@ def test_preemption_does_not_requeue(start: Start) -> None:
 
 
 def test_stop_without_scontrol(start: Start) -> None:
-    """In a container without Slurm's commands it saves, and says what to type elsewhere."""
-    outcome = start(step=3, path="/nowhere")
+    """Told during its imports, in a container without Slurm's commands, it saves and says what to type elsewhere."""
+    outcome = start(accident=signal_at_import("lightning"), path="/nowhere")
 
     assert outcome.status == 75, outcome.text
     assert "saved; to continue, type on a login node: scontrol requeue" in outcome.text
@@ -175,8 +177,8 @@ def test_stop_without_scontrol(start: Start) -> None:
 
 
 def test_a_death_costs_the_epoch(start: Start, undisturbed: str) -> None:
-    """A job that Slurm starts again after a node died continues after the last whole epoch, with the same bits."""
-    first = start(step=ITERATIONS + 9, signal="SIGKILL")
+    """A job killed in its save within an epoch continues after the last whole epoch, with the same bits."""
+    first = start(step=ITERATIONS + 9, accident=kill_in_save(2))
     assert first.status not in (0, 75), first.text
     again = start(restarts=1)
 

@@ -130,7 +130,7 @@ LADDERS = (
         (
             Rung("one_gpu.py", "", 45),
             Rung("ddp.py", "one_gpu.py", 48),
-            Rung("requeue.py", "ddp.py", 70),
+            Rung("requeue.py", "ddp.py", 81),
             Rung("less_memory.py", "ddp.py", 55),
         ),
     ),

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -114,6 +115,19 @@ def read_allocation() -> tuple[int, int]:
         hint = hidden if gpus < allotted else f"give each GPU its task: --ntasks-per-node={gpus}"
         raise ValueError(f"each node runs {devices} tasks, and each task sees {gpus} GPUs; {hint}")
     return nodes, devices
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Write beside the checkpoint and rename: Lightning writes in $TMPDIR, and copies from there to another disk."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:  # noqa: ARG002
+        beside = Path(f"{path}.tmp")
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())  # on the disk before it gets its name
+        beside.replace(path)
 
 
 class Report(Callback):
@@ -219,7 +233,7 @@ def run(settings: argparse.Namespace, data: type[CloudData], *callbacks: Callbac
         devices=devices,
         num_nodes=nodes,
         strategy=DDPStrategy(timeout=TIMEOUT) if nodes * devices > 1 else "auto",
-        plugins=SLURMEnvironment(auto_requeue=False) if "SLURM_JOB_ID" in os.environ else None,
+        plugins=[WholeFiles(), *([SLURMEnvironment(auto_requeue=False)] if "SLURM_JOB_ID" in os.environ else [])],
         max_epochs=settings.epochs,
         default_root_dir=folder,
         logger=[CSVLogger(folder, "", start), TensorBoardLogger(folder, "", "tensorboard")],

@@ -20,6 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+received: list[int] = []  # signals; the handler does no more than note one, for it may come in the middle of anything
+signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))  # before the slow imports, or it ends them
+
 import lightning
 import torch
 import torch.distributed as dist
@@ -71,35 +74,27 @@ class ResumableData(CloudData):
 class Requeue(Callback):
     """Stop at a signal: SIGUSR1 from --signal, or SIGTERM at a preemption."""
 
-    def __init__(self) -> None:
-        self.received = 0
-
-    def note(self, number: int, _: Any) -> None:
-        """Note a signal, and do no more: it may come in the middle of anything."""
-        self.received = max(self.received, number)
-
     def on_train_start(self, *_: Any) -> None:
-        for number in (signal.SIGUSR1, signal.SIGTERM):
-            signal.signal(number, self.note)  # in place of Lightning's own
+        signal.signal(signal.SIGTERM, lambda number, _: received.append(number))  # in place of Lightning's own
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
         if trainer.is_last_batch:
             return  # the epoch ends first, with its validation
         # A signal reaches the ranks at different times: what any has received counts for all.
-        received = torch.tensor(self.received, device=trainer.strategy.root_device)
-        received = int(trainer.strategy.reduce(received, reduce_op="max"))
-        if received:
-            self.stop(trainer, signal.Signals(received))
+        number = torch.tensor(max(received, default=0), device=trainer.strategy.root_device)
+        number = int(trainer.strategy.reduce(number, reduce_op="max"))
+        if number:
+            self.stop(trainer, signal.Signals(number))
 
-    def stop(self, trainer: lightning.Trainer, received: signal.Signals) -> NoReturn:
+    def stop(self, trainer: lightning.Trainer, agreed: signal.Signals) -> NoReturn:
         """Save, requeue and leave."""
         trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, "last.ckpt"))
         if trainer.is_global_zero:
-            print(f"Stopping after iteration {trainer.global_step}: {received.name}")
+            print(f"Stopping after iteration {trainer.global_step}: {agreed.name}")
             job = os.environ.get("SLURM_JOB_ID")
-            if received == signal.SIGUSR1 and job and shutil.which("scontrol"):
+            if agreed == signal.SIGUSR1 and job and shutil.which("scontrol"):
                 subprocess.run(["scontrol", "requeue", job], check=True)
-            elif received == signal.SIGUSR1 and job:  # in a container without Slurm's commands
+            elif agreed == signal.SIGUSR1 and job:  # in a container without Slurm's commands
                 print(f"saved; to continue, type on a login node: scontrol requeue {job}")
         for logger in trainer.loggers:
             logger.finalize("success")
