@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from support import forked
+from support.accidents import signal_at_import
 from support.continued import LAYOUTS, SAVED, Layout, read, write
-from support.early_signal import EARLY_SIGNAL
 from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, Training, difference, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,7 +149,7 @@ def test_requeue_stops_at_a_signal(step: int, one: Training, ranks: forked.Forke
 def test_signal_before_torch_is_there(ranks: forked.Forked, tmp_path: Path) -> None:
     """A signal during the imports stops all after the first step; without `scontrol`, one line says what to do."""
     environ = {"SLURM_JOB_ID": "17", "PATH": "/nowhere"}
-    before = f"os.chdir({str(tmp_path)!r}){EARLY_SIGNAL}"
+    before = f"os.chdir({str(tmp_path)!r})\n" + signal_at_import("torch")
     stopped = train(ranks, PROGRAMS / "requeue.py", 1, 2, before=before, environ=environ)
 
     assert stopped.statuses == [0, 0], stopped.text

@@ -21,9 +21,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support import forked
+from support.accidents import signal_at_import
 from support.comparing import Mask
 from support.damage import flip_a_bit
-from support.early_signal import EARLY_SIGNAL
 from support.killed_rename import KILLED_BEFORE_RENAME
 
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
@@ -275,7 +275,7 @@ def test_requeue_goes_on_with_other_ranks(ranks: Ranks, tmp_path: Path) -> None:
     """A signal during the imports stops after one step; four ranks, with other shares, train on the other images."""
     options = ("train_requeue.py", "--epochs=1", "--batch-size=70")
     code = WRITE_IMAGES.format(examples=str(EXAMPLES), file=str(tmp_path / "images"))
-    stopped = ranks(*options, processes=2, before=EARLY_SIGNAL + code)
+    stopped = ranks(*options, processes=2, before=signal_at_import("torch") + code)
     resumed = ranks(*options, processes=4, before=code, folder=stopped.folder)
     trained = (tmp_path / "images").read_text().split()
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import torch
 from support import forked
+from support.accidents import signal_at_import
 from support.comparing import Mask
 from support.damage import flipped
-from support.early_signal import EARLY_SIGNAL
 from torch.utils.data import DataLoader, DistributedSampler
 
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -230,7 +230,7 @@ def test_requeue_stops_at_a_signal(batch: int, one: Training, run: Run, tmp_path
 
 def test_signal_before_torch_is_there(run: Run) -> None:
     """A signal during the imports stops all after the first batch; without `scontrol`, one line says what to do."""
-    stopped = run("requeue.py", 2, before=EARLY_SIGNAL, SLURM_JOB_ID="17", PATH="/nowhere")
+    stopped = run("requeue.py", 2, before=signal_at_import("torch"), SLURM_JOB_ID="17", PATH="/nowhere")
 
     assert stopped.statuses == [0, 0], stopped.text
     assert "stopped in epoch 0 after batch 1\n" in stopped.text
