@@ -21,7 +21,7 @@ VARIANTS = {
     "torchrun/ddp_modules": ("torchrun/ddp", ["module purge", "module load pytorch/2.13"], []),
     "jax_multinode/data_parallel_container": (
         "jax_multinode/data_parallel",
-        ["module load dl jax/23.10-sif", 'image="$JAX_IMAGE"'],
+        ["module load dl jax/23.10-sif", 'image="$JAX_IMAGE"', "export PYTHONNOUSERSITE=1"],
         [PYTHON, f'singularity run --nv "$image" {PYTHON}'],
     ),
 }
