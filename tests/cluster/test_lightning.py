@@ -66,8 +66,7 @@ def fingerprint(job: FinishedJob) -> str:
 ONE_EACH = "--gpus-per-node=1 --ntasks-per-node=1 --cpus-per-task=1"
 
 WAITS = """\
-        stopper = next(one for one in self.trainer.callbacks if isinstance(one, StopAtSignal))
-        while self.current_epoch == 2 and "SLURM_RESTART_COUNT" not in os.environ and not stopper.signals:
+        while self.current_epoch == 2 and "SLURM_RESTART_COUNT" not in os.environ and not signals:
             signal.sigtimedwait([], 0.1)
         return loss
 """
