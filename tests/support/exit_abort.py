@@ -17,12 +17,16 @@ SIGNAL = re.compile(r"exitcode\s*: -6 ")
 
 FOLLOWS = re.compile(
     LABEL
-    + r"(\s+(raise|error_file: <N/A>).*|torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:"
+    + r"(\s+(raise|error_file: <N/A>|File \".+\", line \d+, in ).*"
+    + r"|torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:"
     + r"|torch\.distributed\.elastic\.multiprocessing\.api\.SignalException: Process \d+ got signal: 15"
+    + r"|torch\.distributed\.DistNetworkError: (Broken pipe|Failed to recv, got 0 bytes\. Connection was .*)"
+    + r"|The above exception was the direct cause of the following exception:"
+    + r"|torch\.distributed\.elastic\.rendezvous\.api\.RendezvousConnectionError: The connection to the C10d store .*"
     + r"|slurmstepd-\S+ error: \*{3} STEP \S+ ON \S+ CANCELLED AT \S+ \*{3}"
-    + r"|srun: error: \S+ tasks? \S+ Exited with exit code 1)$"
+    + r"|srun: error: \S+ tasks? \S+ (Exited with exit code 1|Terminated))$"
 )
-"""Lines about errors in which torchrun and Slurm say that the other ranks were ended for it."""
+"""Lines about errors in which torchrun and Slurm say that the others were ended for it, or lost their rendezvous."""
 
 WRONG = re.compile(r"error|exception|fatal", re.IGNORECASE)
 """What makes a line one about an error."""

@@ -13,6 +13,8 @@ JOB = """\
 1: E1124 04:36:01.588000 1369 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -6) \
 local_rank: 0 (pid: 1374) of binary: /env/bin/python
 1: Traceback (most recent call last):
+1:   File "/env/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, \
+in wrapper
 1:     raise ChildFailedError(
 1: torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
 1:   exitcode  : -6 (pid: 1374)  (SIGABRT)
@@ -28,12 +30,23 @@ shutting down workers
 0: torch.distributed.elastic.multiprocessing.api.SignalException: Process 2866 got signal: 15
 srun: error: node1: task 0: Exited with exit code 1
 """
-"""A job that aborted so, on two busy cores, without the frames of its tracebacks."""
+"""A job that aborted so, on two busy cores, with one frame of its tracebacks."""
+
+WITHOUT_STORE = """\
+1: torch.distributed.DistNetworkError: Broken pipe
+1: The above exception was the direct cause of the following exception:
+1: torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. \
+See inner exception for details.
+srun: error: node2: task 1: Terminated
+"""
+"""What another node says where the rank that aborted took the rendezvous of all with it."""
 
 
 def test_an_abort_at_exit_is_known() -> None:
     """Its output holds nothing wrong but the abort and what follows from it."""
     assert aborted_at_exit(JOB)
+    assert aborted_at_exit(JOB + WITHOUT_STORE)
+    assert not aborted_at_exit(WITHOUT_STORE)
 
 
 @pytest.mark.parametrize(
