@@ -33,6 +33,7 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_reredirects",
     "sphinxext.opengraph",
     # ours, in docs/_ext
     "code_diff",
@@ -75,6 +76,12 @@ search_weights = [
     ("troubleshooting/index", 0.7),
 ]
 search_suggestions = ["troubleshooting/index", "guides/index", "tools/explain", "reference/glossary"]
+
+redirect_html_template_file = "_templates/moved.html"
+redirects = {
+    "reference/api-checkpoint": "api-signals.html",
+    "reference/checkpoint-format": "../guides/checkpoints.html",
+}
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class MeasuredFigure(SphinxRole):
     """Writes one figure into a sentence: the median of a quantity, with its unit or with the number of trials.
 
-    Its text names file, configuration and quantity: `bench/results/checkpoint.json; srunbook.checkpoint; save_MBps`.
+    Its text names file, configuration and quantity: `bench/results/checkpoint_kinds.json; Orbax; step_and_save_s`.
     """
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:

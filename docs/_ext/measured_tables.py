@@ -1,4 +1,4 @@
-"""The directive `measured-table`: medians from raw samples, with their ranges one click away."""
+"""The directives `measured-table`, medians from raw samples, and `measured-outcomes`, what came of each trial."""
 
 from __future__ import annotations
 
@@ -57,6 +57,40 @@ class MeasuredTable(Measured):
         whole = table(head, [[*label, *row] for label, row in zip(labels, ranges, strict=True)], figures=len(shown))
         of = f"Medians of {counts.pop()} samples" if len(counts) == 1 else "Medians"
         yield self.details(f"{of}. Ranges, numbers of samples, machine, raw data", whole, source)
+
+
+class MeasuredOutcomes(Measured):
+    """A table of words: rows are trials, with a row for each value of one parameter; columns are those of another.
+
+    Each line of the content names a trial, which is a parameter too, and what its rows are called: `full: Full disk`.
+    """
+
+    has_content = True
+    option_spec: ClassVar = {
+        "columns": directives.unchanged_required,
+        "by": directives.unchanged_required,
+    }
+
+    def build(self, path: Path) -> Iterator[nodes.Node]:
+        """Build the table from the configurations that have both parameters, and fold the source."""
+        measurement = read_measurement(path)
+        column, by = self.options["columns"], self.options["by"]
+        found = {
+            (part.parameters[column], part.parameters[by]): part
+            for part in measurement.configurations
+            if {column, by} <= part.parameters.keys()
+        }
+        if not found:
+            raise FileError(f"no configuration has both {column!r} and {by!r}")
+        columns, values = ([*dict.fromkeys(keys)] for keys in zip(*found, strict=True))
+        rows = []
+        for content in self.content:
+            name, _, label = content.partition(": ")
+            for value in values:
+                cells = [str(parameter(found[key, value], name)) if (key, value) in found else "" for key in columns]
+                rows.append([label if value == values[0] else "", value, *cells])
+        yield table(["", by, *columns], rows, figures=0)
+        yield self.details("Machine, raw data", self.source(path, measurement, ""))
 
 
 def split(names: list[str], chosen: list[Configuration]) -> tuple[list[str], list[str]]:
@@ -119,6 +153,7 @@ def table(head: list[str], rows: list[list[str]], figures: int) -> nodes.table:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive."""
+    """Register the directives."""
     app.add_directive("measured-table", MeasuredTable)
+    app.add_directive("measured-outcomes", MeasuredOutcomes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

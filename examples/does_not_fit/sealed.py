@@ -3,11 +3,12 @@
     torchrun --standalone --nproc-per-node 4 sealed.py
     sbatch fsdp.sbatch sealed.py
 
-Each rank saves its part in checkpoints/sealed-NAME, where NAME is the job's; a folder beside the parts holds their
+Each rank saves its part in checkpoints/sealed-NAME, where NAME is the job's; a file beside the parts holds their
 checksums. The trained model goes to model.pt.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -27,8 +28,6 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
-
-from srunbook.checkpoint import Checkpoints
 
 # Stand-in text: sums of two numbers. Put your own text here.
 TEXT = "".join(f"{a}+{b}={a + b}\n" for a in range(100) for b in range(100))
@@ -103,19 +102,28 @@ def state_of(model, optimizer, batches, step):
 
 
 def checksum(path):
-    """Return the SHA-256 of a file, or None if it is missing."""
-    if not path.is_file():
-        return None
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def seal(folder, names):
+    """Write the checksums of the files in a folder, last of all."""
+    with (folder / "seal.json").open("w") as file:
+        json.dump({name: checksum(folder / name) for name in names}, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def newest_whole():
-    """Return the newest folder whose files are those that were saved; set damaged ones aside."""
+    """Return the newest folder whose files are those that were sealed; set damaged ones aside."""
     for folder in sorted(CHECKPOINTS.glob("[0-9]*"), reverse=True):
-        seal = Checkpoints(folder / "seal").restore()
-        if seal and all(checksum(folder / name) == saved for name, saved in seal.metadata.items()):
-            return folder
+        try:
+            sealed = json.loads((folder / "seal.json").read_text())
+            if all(checksum(folder / name) == saved for name, saved in sealed.items()):
+                return folder
+        except (OSError, ValueError):  # a file is missing, or the seal itself is damaged
+            pass
         print(f"warning: {folder} is damaged and set aside", file=sys.stderr)
         shutil.rmtree(CHECKPOINTS / f"damaged-{folder.name}", ignore_errors=True)  # of an earlier run
         folder.rename(CHECKPOINTS / f"damaged-{folder.name}")
@@ -127,8 +135,7 @@ def save(model, optimizer, batches, step):
     beside = CHECKPOINTS / "unfinished"
     saved = dcp.save(state_of(model, optimizer, batches, step), checkpoint_id=beside)  # when all ranks have written
     if dist.get_rank() == 0:
-        names = {".metadata", *(part.relative_path for part in saved.storage_data.values())}
-        Checkpoints(beside / "seal").save(step, {}, {name: checksum(beside / name) for name in names})
+        seal(beside, {".metadata", *(part.relative_path for part in saved.storage_data.values())})
         beside.rename(CHECKPOINTS / f"{step:06}")
         for old in sorted(CHECKPOINTS.glob("[0-9]*"))[:-2]:
             shutil.rmtree(old)

@@ -7,7 +7,7 @@
 Two unknowns of a population: the rate at which two lineages join, and the rate of mutations. Given are,
 for a number of loci, the height of a genealogy of 5 samples and how many of its sites differ.
 
-Exit status: 0 finished, 2 an option is wrong, 75 stopped by a signal and saved: run it again to go on.
+Exit status: 0 finished, 2 an option is wrong, 75 stopped by a signal and saved: run it again to continue.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 import optax
 
 from srunbook import initialize_distributed, phase_type
-from srunbook.checkpoint import Checkpoints, StopSignal
-from srunbook.svgd import SVGD
+from srunbook.signals import StopSignal
+from srunbook.svgd import SVGD, saved_steps
 
 SAMPLES = 5  # at each locus
 RATE, MUTATION = 2.0, 3.0  # the truth behind the synthetic observations
@@ -114,7 +114,7 @@ def main() -> None:
             options.steps,
             progress=True,  # a line of process 0 at every report
             every=options.every,
-            checkpoint=options.checkpoint_dir,  # it goes on from what it finds there
+            checkpoint=options.checkpoint_dir,  # it continues what it finds there
             stop=stop,  # SIGTERM, SIGUSR1, SIGUSR2: all processes save the same step
             timing_log=options.timing_log,
         )
@@ -130,9 +130,9 @@ def main() -> None:
 def print_first_step(options: argparse.Namespace) -> None:
     """Print the step that the run starts from."""
     folder = options.checkpoint_dir
-    saved = Checkpoints(folder).steps() if folder else []
+    saved = saved_steps(folder) if folder else []
     if saved:
-        print(f"goes on after step {saved[-1]}, from {folder}", flush=True)
+        print(f"continues after step {saved[-1]}, from {folder}", flush=True)
     elif folder != OWN_FOLDER:  # somebody named it
         print(f"no checkpoint in {folder}, starts at step 0", flush=True)
 
@@ -140,10 +140,10 @@ def print_first_step(options: argparse.Namespace) -> None:
 def report(result, options: argparse.Namespace) -> None:
     """Print the result, and write the particles where --output names a file."""
     if result.first_step:
-        print(f"went on after step {result.first_step}", flush=True)
+        print(f"continued after step {result.first_step}", flush=True)
     if result.stopped:
         folder = options.checkpoint_dir
-        saved = f"which is saved; to go on: --checkpoint-dir {folder} and the same options"
+        saved = f"which is saved; to continue: --checkpoint-dir {folder} and the same options"
         what = saved if folder else "not saved: it had no --checkpoint-dir"
         print(f"stopped after step {result.steps}, {what}", flush=True)
     for name, truth, logs in zip(("rate", "mutation"), (RATE, MUTATION), result.particles.T, strict=True):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
+
 OTHER_FILES = 100
 """Files that a process may open besides its connections: libraries, data, checkpoints, sockets of the start."""
 
@@ -40,3 +44,25 @@ def most_devices(processes: int, share: int, files: int) -> int | None:
     """
     fitting = (n for n in range(share, 0, -1) if share % n == 0 and connections(processes, n) <= files)
     return next(fitting, None)
+
+
+def shortage(processes: int, devices: int) -> str | None:
+    """Let this process open as many files as it may; if its connections need more, say what to change."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):  # then the soft limit is what there is
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    left = limit - len(os.listdir("/dev/fd")) - OTHER_FILES  # noqa: PTH208 - only their number counts
+    needed = connections(processes, devices)
+    if limit == resource.RLIM_INFINITY or needed <= left:
+        return None
+    fewer = most_devices(processes, devices, left)
+    way_out = (
+        f"Use fewer devices: export JAX_NUM_CPU_DEVICES={fewer}, or srunbook generate --set devices_per_process={fewer}"
+        if fewer
+        else "Use fewer processes, as in: srun --ntasks=4 python train.py, or ask for a higher limit"
+    )
+    return (
+        f"{devices} CPU devices in each of {processes} processes need {needed} connections in each process, and it may "
+        f"open {limit} files (ulimit -Hn). {way_out}"
+    )

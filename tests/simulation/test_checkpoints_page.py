@@ -56,7 +56,7 @@ HALF = {"with_torch_save.py": "checkpoint.tmp", "with_dcp.py": "checkpoints/9/__
 """What a killed save leaves behind."""
 
 
-@pytest.mark.parametrize("name", ["with_torch_save.py", "with_dcp.py", "with_lightning.py", "with_srunbook.py"])
+@pytest.mark.parametrize("name", ["with_torch_save.py", "with_dcp.py", "with_lightning.py"])
 def test_saves_on_two_processes_and_resumes_on_four(
     name: str, start: Start, unbroken: list[float], tmp_path: Path
 ) -> None:
@@ -89,10 +89,7 @@ def momentum_descent(steps: int) -> list[float]:
     "name",
     [
         "with_orbax.py",
-        *(
-            pytest.param(name, marks=FULL)
-            for name in ("with_torch_save.py", "with_dcp.py", "with_lightning.py", "with_srunbook.py")
-        ),
+        *(pytest.param(name, marks=FULL) for name in ("with_torch_save.py", "with_dcp.py", "with_lightning.py")),
     ],
 )
 def test_commands_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from support.comparing import Mask
 from support.svgd_oracles import LIMITS, SHARE, too_far
 
 from srunbook import simulate
-from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
+from srunbook.signals import EXIT_STOPPED
+from srunbook.svgd import saved_steps
 
 pytest.importorskip("optax")
 
@@ -106,7 +107,7 @@ import os, signal, sys
 from srunbook import initialize_distributed
 info = initialize_distributed(timeout=600)
 import jax, jax.numpy as jnp, numpy as np, optax
-from srunbook.checkpoint import StopSignal
+from srunbook.signals import StopSignal
 from srunbook.svgd import SVGD
 
 def log_density(x):
@@ -126,19 +127,19 @@ sampler = SVGD(log_density, dim=2, optimizer=optax.adam(optax.cosine_decay_sched
 with StopSignal() as stop:
     count = 0
     real = stop.requested
-    def requested(step):
+    def requested():
         global count
         count += 1
         if count == 3 and info.process_id == 1 and len(sys.argv) > 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return real(step)
+        return real()
     stop.requested = requested
     result = sampler.run(key, 21, 500, checkpoint=sys.argv[1], every=10, stop=stop)
     save(result)
     sys.stdout.write(f"said {result.first_step} {result.steps} {result.stopped}\\n")
     sys.stdout.flush()
     if result.stopped:
-        stop.leave(requeue=False)
+        stop.leave()
 """
 
 
@@ -168,7 +169,7 @@ def test_stop_and_resume(kind, limit, program, tmp_path):
     step = int(first.split()[1])
     assert first == f"0 {step} True"
     assert 0 < step < 500
-    assert Checkpoints(tmp_path / "saved").steps()[-1] == step
+    assert saved_steps(tmp_path / "saved")[-1] == step
 
     shutil.copytree(tmp_path / "saved", tmp_path / "copy")
     again, alone, whole = run("saved", nodes=2), run("copy", nodes=1), run("other", nodes=2)

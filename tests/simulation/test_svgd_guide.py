@@ -22,11 +22,14 @@ from support.greetings import without_greetings
 from support.reader import Reader, Run
 
 from srunbook import simulate
-from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
 from srunbook.cli._main import main
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
+from srunbook.signals import EXIT_STOPPED
 
 pytest.importorskip("optax")
+
+from srunbook.svgd import saved_steps
+
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,12 +151,13 @@ SMALL = ("--particles=21", "--loci=10", "--every=5", "--exchange=ring")
 STOPPED = f"""
 import os, runpy, signal, sys
 sys.path.insert(0, {str(EXAMPLES)!r})
-from srunbook.checkpoint import StopSignal
-real = StopSignal.requested
-def requested(self, report):
-    if report == 2 and os.environ["SLURM_PROCID"] == "1":
+from srunbook.signals import StopSignal
+real, asked = StopSignal.requested, []
+def requested(self):
+    asked.append(1)
+    if len(asked) == 2 and os.environ["SLURM_PROCID"] == "1":
         os.kill(os.getpid(), signal.SIGTERM)
-    return real(self, report)
+    return real(self)
 StopSignal.requested = requested
 runpy.run_path({str(EXAMPLES / "slurm_multinode_example.py")!r}, run_name="__main__")
 """
@@ -182,14 +186,14 @@ def test_stop_and_resume(tmp_path: Path, program: Any) -> None:
     (step,) = {end.steps for end in ends}
     assert len({end.params for end in ends}) == 1
     assert f"no checkpoint in {tmp_path / 'saved'}, starts at step 0" in stopped.output
-    assert f"stopped after step {step}, which is saved; to go on: {saved.replace('=', ' ')} and" in stopped.output
-    assert Checkpoints(tmp_path / "saved").steps()[-1] == step
+    assert f"stopped after step {step}, which is saved; to continue: {saved.replace('=', ' ')} and" in stopped.output
+    assert saved_steps(tmp_path / "saved")[-1] == step
 
     again = full_example(f"--steps={step + 5}", saved)
     _, ends = rank_lines(again)
 
     assert again.returncode == 0, again.failure
-    assert again.output.index(f"goes on after step {step}, from") < again.output.index(f"went on after step {step}")
+    assert again.output.index(f"continues after step {step}, from") < again.output.index(f"continued after step {step}")
     assert {end.steps for end in ends} == {step + 5}
 
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from support import forked
 from support.accidents import signal_at_import
 from support.comparing import Mask
@@ -291,7 +290,7 @@ def test_requeue_gives_up_a_training_without_hope(save_every: int, said: str, ra
     arguments = ("--epochs=2", "--learning-rate=1e30", f"--save-every={save_every}")
     notes = tmp_path / "job"
     outcome = ranks("train_requeue.py", *arguments, processes=2, JOB_NOTES=str(notes))
-    saved = [load_file(path) for path in outcome.folder.rglob("*.safetensors")]
+    saved = [torch.load(path, weights_only=True)["model"] for path in outcome.folder.rglob("step_*.pt")]
 
     assert outcome.statuses == [78, 78], outcome.text
     assert len(outcome.errors) == 1
@@ -618,7 +617,7 @@ def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> Non
 
     assert status == (1 if handled else -signal.SIGUSR1)
     assert ("SIGUSR1" in printed[-1]) is handled
-    assert bool([*tmp_path.glob("step-*")]) is handled
+    assert bool([*tmp_path.glob("step_*.pt")]) is handled
 
 
 def test_store_of_the_rendezvous_is_open() -> None:

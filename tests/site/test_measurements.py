@@ -47,6 +47,16 @@ def with_another_row() -> dict:
     }
 
 
+def with_outcomes() -> dict:
+    """Return the data with two more rows, which say in words what came of a trial."""
+    said = {"plain": "unnoticed", "sealed": "clear error"}
+    rows = [
+        {"name": name, "parameters": {"library": "DCP", "check": name, "flipped": words}, "samples": {"wall_s": [1.0]}}
+        for name, words in said.items()
+    ]
+    return {**DATA, "configurations": [*DATA["configurations"], *rows]}
+
+
 def role(text: str) -> str:
     """Return a sentence with a figure."""
     return f"It took {{measured}}`{text}` in all."
@@ -59,6 +69,7 @@ FILES = {
     "same": with_another_row(),
     "broken": {},
     "trials": changed(0, survived_of_30=[28.0]),
+    "outcomes": with_outcomes(),
     "kept": changed(1, kept_MiB=[2.0, 4.0]),
 }
 PAGES = {
@@ -69,10 +80,15 @@ PAGES = {
     "same": directive("measured-table", ":parameters: nodes, way\n:where: way=pmap", "same"),
     "figure": role("bench/results/allreduce.json; two; wall_s"),
     "trials": role("bench/results/trials.json; two; survived_of_30"),
+    "outcomes": directive("measured-outcomes", ":columns: library\n:by: check\n\nflipped: Flipped byte", "outcomes"),
     "bars": directive("measured-bars", BARS, "kept"),
     "bars-chosen": directive("measured-bars", f"{BARS}\n:where: nodes=4", "kept"),
 }
 WRONG = {
+    "no-trial": (
+        directive("measured-outcomes", ":columns: library\n:by: check\n\nfull: Full disk", "outcomes"),
+        "'plain' has no parameter 'full'; it has library, check, flipped",
+    ),
     "quantity": (
         directive("measured-table", ":quantities: speed"),
         "no quantity 'speed'; measured were wall_s, sent_MiB",
@@ -178,6 +194,14 @@ def test_columns_that_say_nothing(built):
     assert "In all rows: way pmap." in page
     assert "<p>pmap</p>" not in page
     assert "sent (MiB)" not in page
+
+
+def test_outcomes(built):
+    """A trial has a row for each kind of check, and the first of them names it."""
+    assert [[text.split(">")[-1].strip() for text in row] for row in cells(built.html("outcomes"))] == [
+        ["Flipped byte", "plain", "unnoticed"],
+        ["", "sealed", "clear error"],
+    ]
 
 
 def test_figure_in_a_sentence(built):

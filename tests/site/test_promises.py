@@ -155,6 +155,12 @@ def test_traffic_of_accumulated_gradients() -> None:
     )
 
 
+def test_no_kind_of_checkpoint_notices_a_changed_byte() -> None:
+    """As the page says, a changed byte is never noticed without a check."""
+    for row in rows("checkpoint_kinds", rows="page"):
+        assert {name for name in row.samples if name.startswith("flipped_")} == {"flipped_unnoticed_of_10"}, row.name
+
+
 CONTINUED = ("does_not_fit_checkpoints", "does_not_fit_jax_checkpoints")
 
 

@@ -6,12 +6,12 @@ import json
 import math
 import re
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from srunbook import cluster
-from srunbook.checkpoint import Checkpoints
 from srunbook.cluster import FinishedJob, State
 from srunbook.cluster._reconfigure import seconds as in_seconds
 from srunbook.ranklog import RankEnd, parse_rank_lines
@@ -19,6 +19,14 @@ from srunbook.slurm import is_over, queue_states
 
 AMPLE = 120
 """Minutes of a time limit that no job meets, however busy the machine is."""
+
+
+def whole(path: Path) -> bool:
+    """Return whether a checkpoint's checksums are right."""
+    try:
+        return zipfile.ZipFile(path).testzip() is None
+    except zipfile.BadZipFile:
+        return False
 
 
 class Trial:
@@ -48,13 +56,11 @@ class Trial:
 
     def steps_saved(self) -> list[int]:
         """Return the steps of its checkpoints."""
-        return sorted(int(path.name[5:]) for path in self.checkpoints.iterdir() if re.fullmatch(r"step-\d+", path.name))
+        return sorted(int(path.stem[5:]) for path in self.checkpoints.glob("step_*.pt"))
 
     def restored(self) -> int:
         """Step of the newest whole checkpoint."""
-        restored = Checkpoints(self.checkpoints).restore()
-        assert restored is not None
-        return restored.step
+        return max(step for step in self.steps_saved() if whole(self.checkpoints / f"step_{step:08}.pt"))
 
     def events(self, kind: str, **wanted: object) -> list[dict]:
         """Return what is on record."""

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "safetensors"}
+HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "orbax"}
 """What costs a noticeable part of a second, or comes with an extra only."""
 
 PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")

@@ -13,7 +13,6 @@ optax = pytest.importorskip("optax")
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from srunbook.checkpoint import CheckpointError, Checkpoints  # noqa: E402
 from srunbook.svgd import (  # noqa: E402
     SVGD,
     DimensionWarning,
@@ -22,6 +21,7 @@ from srunbook.svgd import (  # noqa: E402
     SVGDError,
     SVGDResult,
     kernel_stein_discrepancy,
+    saved_steps,
 )
 from srunbook.svgd._layout import spread  # noqa: E402
 
@@ -247,7 +247,7 @@ def test_restart(tmp_path):
     assert (first.steps, second.first_step, second.steps) == (20, 20, 30)
     np.testing.assert_array_equal(second.particles, whole.particles)
     assert not np.array_equal(first.particles, whole.particles)
-    assert Checkpoints(tmp_path / "parts").steps() == [10, 20, 30]
+    assert saved_steps(tmp_path / "parts") == [20, 30]
     ended = sampler.run(KEY, 21, 30, every=10, checkpoint=tmp_path / "parts")
     np.testing.assert_array_equal(ended.particles, whole.particles)
     assert len(ended.bandwidths) == 0
@@ -284,95 +284,54 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("changes", "names"),
+    ("changes", "named"),
     [
-        ({"key": jax.random.key(9), "start": start_at(0)}, "key, another initial particles"),
-        ({"start": start_at(1)}, "initial particles"),
-        ({"log_density": lambda x: -0.51 * jnp.sum(x**2)}, "log_density"),
-        ({"log_density": lambda x: -jnp.sum(jnp.abs(x))}, "log_density"),
-        ({"log_likelihood": lambda x, rows: 0.99 * fit(x, rows)}, "log_likelihood"),
-        ({"log_likelihood": None, "data": None}, "data"),
-        ({"data": ROWS[::-1].copy()}, "data"),
-        ({"data": np.where(np.arange(40)[:, None] == 7, ROWS + 0.001, ROWS)}, "data"),
-        ({"data": ROWS[:39]}, "data"),
-        ({"batch_size": 40}, "batch_size"),
-        ({"batch_size": 5}, "batch_size"),
-        ({"kernel": "linear"}, "kernel"),
-        ({"bandwidth": "exact_median"}, "bandwidth"),
-        ({"bandwidth": 1.0}, "bandwidth"),
-        ({"bandwidth": lambda x: jnp.var(x)}, "bandwidth"),
-        ({"optimizer": optax.adam(0.09)}, "optimizer"),
-        ({"optimizer": optax.adam(0.1, b2=0.99)}, "optimizer"),
-        ({"optimizer": optax.amsgrad(0.1, b1=0.8)}, None),
-        ({"optimizer": optax.sgd(0.1)}, None),
-        ({"n": 22}, None),
+        ({"key": jax.random.key(9), "start": start_at(0)}, "key"),
+        ({"n": 22}, "particles 21, not 22"),
+        ({"batch_size": 5}, "batch_size None, not 5"),
+        ({"kernel": "linear"}, "kernel rbf, not linear"),
+        ({"bandwidth": 1.0}, "bandwidth median, not 1.0"),
     ],
 )
-def test_checkpoint_of_another_run(saved, changes, names):
-    """A checkpoint of another run is refused, with what is another and what to do; it stays as it was."""
-    message = "is whole, but not of this model.*Use another directory" if names is None else (
-        rf"{saved} has a run with another {names}; give what that run had, or another directory\. A run of its own may "
-        r"start from the particles of that one: give them as initial="
-    )  # fmt: skip
-    with pytest.raises(CheckpointError, match=message):
+def test_checkpoint_of_another_run(saved, changes, named):
+    """A checkpoint of another run is rejected, with what differs and what to do; it stays as it was."""
+    with pytest.raises(SVGDError, match=rf"{saved} has a run with {named}.*: give what that had, or another dir"):
         saved_run(saved, **changes)
-    assert Checkpoints(saved).steps() == [10]
-
-
-def test_checkpoint_with_a_schedule(tmp_path):
-    """Steps that follow another schedule are those of another run, also where the first steps are alike."""
-    saved_run(tmp_path, optimizer=decaying(300))
-
-    with pytest.raises(CheckpointError, match="another optimizer"):
-        saved_run(tmp_path, optimizer=decaying(400), steps=30)
-    assert saved_run(tmp_path, optimizer=decaying(300), steps=30).first_step == 20
-
-
-def test_checkpoint_with_a_function_for_the_kernel(tmp_path):
-    """A function as the bandwidth is compared by its value."""
-    saved_run(tmp_path, bandwidth=jnp.var, start=2 * start_at(0))
-
-    with pytest.raises(CheckpointError, match="another bandwidth"):
-        saved_run(tmp_path, bandwidth=jnp.std, start=2 * start_at(0), steps=30)
-    assert saved_run(tmp_path, bandwidth=lambda x: jnp.var(x), start=2 * start_at(0), steps=30).first_step == 20
-
-
-def test_checkpoint_of_this_run_rounded_in_another_way(tmp_path):
-    """What another processor may round in another way is still the same run; so is a density with a constant more."""
-    random = np.random.default_rng(1)
-
-    def rounded(array):
-        return (array * (1 + 1e-7 * random.choice([-1, 0, 1], array.shape))).astype("float32")
-
-    saved_run(tmp_path, start=start_at(0))
-    changes = {
-        "start": rounded(start_at(0)),
-        "data": rounded(ROWS),
-        "log_density": lambda x: 7 - (0.5 + 1e-5) * jnp.sum(x**2),
-        "optimizer": optax.adam(0.1 + 1e-6),
-    }
-    assert not np.array_equal(changes["start"], start_at(0))
-    assert saved_run(tmp_path, **changes, steps=30).first_step == 20
+    assert saved_steps(saved) == [10]
 
 
 def test_checkpoint_with_more_steps(saved):
-    """A checkpoint with more steps than are asked for is refused; with as many the run has ended."""
-    with pytest.raises(
-        CheckpointError, match=r"has step 10 of this run already, .* n_steps=9; give n_steps=10 or more"
-    ):
+    """A checkpoint with more steps than are asked for is rejected; with as many the run has ended."""
+    with pytest.raises(SVGDError, match=r"has step 10 of this run already, .* n_steps=9; give n_steps=10 or more"):
         saved_run(saved, steps=9)
     assert len(saved_run(saved, steps=10).bandwidths) == 0
 
 
-def test_checkpoint_of_an_earlier_version(tmp_path, saved):
-    """A checkpoint without word of its run is gone on from, with a warning."""
-    restored = Checkpoints(saved).restore()
-    Checkpoints(tmp_path).save(10, restored.tensors, {"form": "srunbook.svgd 1"})
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Orbax, when it fails to load
+def test_damaged_checkpoint(tmp_path):
+    """If the newest checkpoint is damaged, the one before is taken; if both are, one error says what to delete."""
+    whole = saved_run(tmp_path)
+    damage(tmp_path / "20")
+    with pytest.warns(UserWarning, match=r"20 cannot be read"):
+        again = saved_run(tmp_path)
+    assert again.first_step == 10
+    np.testing.assert_array_equal(again.particles, whole.particles)
 
-    with pytest.warns(UserWarning, match="earlier version.*make sure that they are those of this run") as caught:
-        result = saved_run(tmp_path)
-    assert (result.first_step, result.steps) == (10, 20)
-    assert caught[0].filename == __file__
+    damage(tmp_path / "10")
+    damage(tmp_path / "20")
+    with (
+        pytest.warns(UserWarning, match="cannot be read"),
+        pytest.raises(SVGDError, match="can be read: delete it to start over"),
+    ):
+        saved_run(tmp_path)
+
+
+def damage(folder):
+    """Flip a bit in the arrays of a checkpoint."""
+    (path,) = (folder / "state" / "d").iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 def test_scores_that_are_not_finite():

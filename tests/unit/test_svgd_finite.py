@@ -12,8 +12,7 @@ optax = pytest.importorskip("optax")
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
-from srunbook.checkpoint import Checkpoints  # noqa: E402
-from srunbook.svgd import SVGD, SVGDError  # noqa: E402
+from srunbook.svgd import SVGD, SVGDError, saved_steps  # noqa: E402
 from srunbook.svgd._program import LOOKS  # noqa: E402
 
 KEY = jax.random.key(0)
@@ -97,7 +96,7 @@ def test_last_step(tmp_path):
     with pytest.raises(SVGDError, match=r"^after step 2: 1 of 2 particles .*particle 1.* \[-0\.25\]"):
         sampler.run(KEY, 2, 2, start, every=1, checkpoint=tmp_path)
 
-    assert Checkpoints(tmp_path).steps() == [1]
+    assert saved_steps(tmp_path) == [1]
 
 
 def test_steps_that_are_not_finite():

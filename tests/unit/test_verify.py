@@ -24,7 +24,7 @@ from support.left_behind import (
 )
 
 from srunbook import verify
-from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED
+from srunbook.signals import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED
 from srunbook.slurm import Accounting, parse_sacct
 from srunbook.verify import Cause, Outcome
 

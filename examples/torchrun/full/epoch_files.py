@@ -49,6 +49,15 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
         return None
     if not resume:
         raise ValueError(f"{folder} holds {found[-1].name}: give --resume or another --checkpoint-dir")
+    return load_newest(found)
+
+
+def load_newest(found: list[Path]) -> dict[str, Any] | None:
+    """Load the last of some checkpoints that is whole; None if there are none.
+
+    Raises:
+        ValueError: All of them are damaged.
+    """
     for path in reversed(found):
         try:
             if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
@@ -57,7 +66,9 @@ def prepare_folder(folder: Path, resume: bool) -> dict[str, Any] | None:
         except Exception as error:  # of many kinds, and all mean one thing
             reason = str(error).split("\n")[0]
             print(f"warning: {path} is damaged, trying the one before ({reason})")
-    raise ValueError(f"{folder} holds no checkpoint that is whole: delete them to start over")
+    if found:
+        raise ValueError(f"{found[-1].parent} holds no checkpoint that is whole: delete them to start over")
+    return None
 
 
 def save(folder: Path, parts: dict[str, Any], history: list[dict[str, float]]) -> None:

@@ -7,7 +7,7 @@
 
 Like train_distributed.py, but it saves within an epoch, stops at a signal, and continues
 from the newest checkpoint at the very step. This one program needs `srunbook`:
-`Checkpoints` writes and checks, `StopSignal` lets all ranks stop at the same step.
+`StopSignal` lets all ranks stop at the same step.
 
 Its exit status: 0 finished, 75 stopped by a signal and saved, 78 a restart would not help.
 The launcher ends with 1 instead, so rank 0 writes the status into a file for the job script.
@@ -16,6 +16,7 @@ Needs train_distributed.py, processes.py, image_data.py and epoch_files.py besid
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import signal
@@ -28,12 +29,13 @@ signal.signal(signal.SIGUSR1, lambda number, _: early.append(number))  # now: im
 
 import torch
 import torch.distributed as dist
-from processes import conclude, leave, one_voice, run, say_once
+from epoch_files import load_newest, write_whole
+from processes import conclude, from_rank_0, leave, one_voice, run, say_once
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from train_distributed import SEED, Parser, SimpleConvNet, Training, evaluate, floats, positive, prepare, sums
 
-from srunbook.checkpoint import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, CheckpointError, Checkpoints, StopSignal
+from srunbook.signals import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, StopSignal
 
 NOTES = os.environ.get("JOB_NOTES", "")  # what the job script's files begin with
 
@@ -41,8 +43,8 @@ NOTES = os.environ.get("JOB_NOTES", "")  # what the job script's files begin wit
 class Progress:
     """How far a training has got: everything that a checkpoint holds."""
 
-    def __init__(self, training: Training, store: Checkpoints) -> None:
-        self.training, self.store = training, store
+    def __init__(self, training: Training) -> None:
+        self.training, self.folder = training, training.settings.checkpoint_dir
         self.step = 0  # steps made since the first start
         self.epoch, self.images = 1, 0  # how many images of this epoch are done, by all ranks
         self.sums = self.zeros()  # [losses, right answers, images] of this epoch so far
@@ -51,51 +53,47 @@ class Progress:
         return torch.zeros(3, dtype=torch.float64, device=self.training.device)
 
     def save(self) -> None:
-        """Write the checkpoint of this step, unless a value in it is not finite."""
+        """Write the checkpoint of this step, unless a value in it is not finite, and delete all but the newest two."""
         total = self.sums.clone()
         dist.all_reduce(total)
-        tensors: dict[str, Any] = {}
-        for name, value in self.training.model.module.named_parameters():
-            tensors[f"model.{name}"] = value.detach()
-            tensors[f"momentum.{name}"] = self.training.optimizer.state[value]["momentum_buffer"]
-        tensors["sums"] = total
-        spoiled = [name for name, value in tensors.items() if not value.isfinite().all()]
+        model, optimizer = self.training.model.module.state_dict(), self.training.optimizer.state_dict()
+        values = {**model, **{f"momentum.{n}": one["momentum_buffer"] for n, one in optimizer["state"].items()}}
+        spoiled = [name for name, value in values.items() if not value.isfinite().all()]
         found = [spoiled] * dist.get_world_size()
         dist.all_gather_object(found, spoiled)  # the same answer on all ranks
         if any(found):
             give_up(f"after step {self.step}, not all of {max(found)[0]} is finite")
         with one_voice():
-            try:
-                facts = {"batch_size": self.training.settings.batch_size, "epoch": self.epoch, "images": self.images}
-                self.store.save(self.step, tensors, facts)
-            except CheckpointError as error:
-                raise OSError(str(error)) from None
-            if NOTES and dist.get_rank() == 0:
-                Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
+            if dist.get_rank() == 0:
+                state = {"model": model, "optimizer": optimizer, "sums": total, "step": self.step, "epoch": self.epoch}
+                state |= {"images": self.images, "batch_size": self.training.settings.batch_size}
+                buffer = io.BytesIO()
+                torch.save(state, buffer)
+                write_whole(self.folder / f"step_{self.step:08}.pt", buffer.getvalue())
+                for old in sorted(self.folder.glob("step_*.pt"))[:-2]:
+                    old.unlink()
+                if NOTES:
+                    Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
+
+    def newest(self) -> dict[str, Any] | None:
+        """Read the newest whole checkpoint; rank 0 calls this."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return load_newest(sorted(self.folder.glob("step_*.pt")))
 
     def restore(self) -> None:
         """Load the newest whole checkpoint if there is one."""
-        named = dict(self.training.model.module.named_parameters())
-        expect: dict[str, Any] = {"sums": self.sums}
-        for name, value in named.items():
-            expect |= {f"model.{name}": value, f"momentum.{name}": value}
-        with one_voice():
-            try:
-                found = self.store.restore(expect=expect)
-            except CheckpointError as error:
-                raise OSError(str(error)) from None
-            if found and found.metadata["batch_size"] != self.training.settings.batch_size:
-                raise ValueError(f"this training was begun with --batch-size {found.metadata['batch_size']}")
-        if found is None:
+        state = from_rank_0(self.newest)
+        if state is None:
             return
-        self.step, self.epoch, self.images = found.step, found.metadata["epoch"], found.metadata["images"]
+        with one_voice():
+            if state["batch_size"] != self.training.settings.batch_size:
+                raise ValueError(f"this training was begun with --batch-size {state['batch_size']}")
+        self.step, self.epoch, self.images = state["step"], state["epoch"], state["images"]
         if dist.get_rank() == 0:
-            self.sums += found.tensors["sums"].to(self.sums.device)
+            self.sums += state["sums"].to(self.sums.device)
         say_once(f"Resuming after step {self.step}")
-        for name, value in named.items():
-            value.data.copy_(found.tensors[f"model.{name}"])
-            momentum = found.tensors[f"momentum.{name}"].to(value.device)
-            self.training.optimizer.state[value]["momentum_buffer"] = momentum
+        self.training.model.module.load_state_dict(state["model"])
+        self.training.optimizer.load_state_dict(state["optimizer"])
 
 
 def rest_of_epoch(progress: Progress) -> DataLoader:
@@ -161,7 +159,7 @@ def train(progress: Progress, stop: StopSignal, save_every: int) -> None:
             if number == len(loader):
                 end_epoch(progress)
             finished = progress.epoch > training.settings.epochs
-            stopped = stop.requested(progress.step)  # the same answer on all ranks
+            stopped = stop.requested()  # the same answer on all ranks
             if stopped or finished or progress.step % save_every == 0:
                 progress.save()
             if stopped and not finished:
@@ -177,9 +175,7 @@ def main() -> None:
     parser.add_argument("--save-every", type=positive(int), default=50, help="steps from save to save")
     settings = parser.parse_args()
     training = prepare(settings, SimpleConvNet)
-    rank, world = dist.get_rank(), dist.get_world_size()
-    store = Checkpoints(settings.checkpoint_dir, process_id=rank, num_processes=world, barrier=dist.barrier)
-    progress = Progress(training, store)
+    progress = Progress(training)
     progress.restore()
     first = progress.step
     with StopSignal() as stop:

@@ -26,6 +26,7 @@ from srunbook.svgd._result import (
     SVGDResult,
 )
 from srunbook.svgd._sampler import SVGD
+from srunbook.svgd._saved import saved_steps
 
 __all__ = [
     "SVGD",
@@ -37,4 +38,5 @@ __all__ = [
     "SVGDError",
     "SVGDResult",
     "kernel_stein_discrepancy",
+    "saved_steps",
 ]

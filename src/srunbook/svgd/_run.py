@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +15,16 @@ import jax
 import numpy as np
 from jax import Array
 
-from srunbook.checkpoint import CheckpointError, Checkpoints, StopSignal
+from srunbook.signals import StopSignal
 from srunbook.svgd._agreement import agree_on_progress
 from srunbook.svgd._finite import UNCONSTRAINED, describe
-from srunbook.svgd._identity import differences, identity
 from srunbook.svgd._kernel import warn_of_rounding
 from srunbook.svgd._layout import Layout, to_host
 from srunbook.svgd._program import Program, Settings, count_infinite, densities_over, pairs_for_median
 from srunbook.svgd._result import Floats, SVGDError, SVGDResult
+from srunbook.svgd._saved import restore, save
 from srunbook.svgd._state import fresh_state, restored_state, state_tensors
 from srunbook.svgd._timing import Clock
-
-FORM = "srunbook.svgd 2"
-"""Form of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,8 @@ class Run:
         request: What is asked for.
 
     Raises:
-        SVGDError: The processes were not given the same.
-        srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or has more steps, or cannot be read.
+        SVGDError: The processes were not given the same, or the checkpoint is of another run, has more steps, or cannot
+            be read.
     """
 
     def __init__(
@@ -87,23 +83,22 @@ class Run:
         )
         pauses = self.progress or request.checkpoint or request.stop or request.timing_log
         self.every = request.every if pauses else None
-        self.checkpoints = _checkpoints(request.checkpoint) if request.checkpoint else None
+        self.described = _plain(settings, request)
         self.clock = Clock(settings.target, Path(request.timing_log)) if request.timing_log else None
         self.pairs = pairs_for_median(settings, request.key, self.layout.n)
         self.step = 0
         self.state = fresh_state(settings, self.layout, request.start)
-        if self.checkpoints:
-            self.identity = identity(settings, data, request.start)
-            self._restore(self.checkpoints)
+        if request.checkpoint and (found := restore(request.checkpoint, self.described, request.n_steps)):
+            self.step, tensors = found
+            self.state = restored_state(settings, self.layout, tensors)
 
     def go(self) -> SVGDResult:
         """Compute until all steps are made, or a signal stops the run.
 
         Raises:
             SVGDError: A log density, a score, a direction or a bandwidth is not finite.
-            srunbook.checkpoint.CheckpointError: A checkpoint cannot be written.
         """
-        first, reports, stopped, n_steps = self.step, 0, False, self.request.n_steps
+        first, stopped, n_steps = self.step, False, self.request.n_steps
         traces: list[tuple[Floats, Floats]] = []
         self._look(f"step {self.step + 1}")
         while self.step < n_steps and not stopped:
@@ -112,15 +107,15 @@ class Run:
                 length = min(length, self.every - self.step % self.every)
             before = time.perf_counter()
             traces.append(self.advance(length))
-            reports += 1
             if self.clock:
                 self.clock.take(self.step, self.state[0], self.data)
             if self.progress and jax.process_index() == 0:
                 self._report(traces[-1], (time.perf_counter() - before) / length)
             if self.request.stop is not None:
-                stopped = self.request.stop.requested(reports)
-            if self.checkpoints:
-                self._save(self.checkpoints)
+                stopped = self.request.stop.requested()
+            if self.request.checkpoint:
+                tensors = state_tensors(self.settings, self.layout, self.state)
+                save(self.request.checkpoint, self.step, tensors, self.described)
         empty = np.zeros(0, self.state[0].dtype)
         particles = to_host(self.state[0], self.mesh)[: self.layout.n]
         if traces and self.settings.kernel == "rbf":
@@ -196,40 +191,19 @@ class Run:
         sys.stdout.write(f"{line}bandwidth {trace[0][-1]:.3g}, {_duration(seconds)} a step\n")
         sys.stdout.flush()
 
-    def _tensors(self) -> dict[str, Any]:
-        return state_tensors(self.settings, self.layout, self.state, self.request.key)
 
-    def _save(self, checkpoints: Checkpoints) -> None:
-        checkpoints.save(self.step, self._tensors(), {"form": FORM, "run": self.identity})
-
-    def _restore(self, checkpoints: Checkpoints) -> None:
-        """Go to the last step of a checkpoint of this run, where there is one."""
-        expected = self._tensors()
-        restored = checkpoints.restore(expect=expected)
-        if restored is None:
-            return
-        where = checkpoints.directory
-        others = [] if np.array_equal(restored.tensors["key"], expected["key"]) else ["key"]
-        if restored.metadata.get("form") == FORM:
-            others += differences(restored.metadata["run"], self.identity)
-        else:
-            warnings.warn(
-                f"{where} was saved by an earlier version, which did not write down density, data and optimizer: "
-                "make sure that they are those of this run",
-                stacklevel=4,
-            )
-        if others:
-            raise CheckpointError(
-                f"{where} has a run with another {', another '.join(others)}; give what that run had, or another "
-                "directory. A run of its own may start from the particles of that one: give them as initial="
-            )
-        if restored.step > self.request.n_steps:
-            raise CheckpointError(
-                f"{where} has step {restored.step} of this run already, which is more than "
-                f"n_steps={self.request.n_steps}; give n_steps={restored.step} or more, or another directory"
-            )
-        self.step = restored.step
-        self.state = restored_state(self.settings, self.layout, restored.tensors)
+def _plain(settings: Settings, request: Request) -> dict[str, Any]:
+    """Collect what makes a run the run that it is, as plain values; devices and processes have no part in it."""
+    n, dim = request.start.shape
+    bandwidth = "a function" if callable(settings.bandwidth) else settings.bandwidth
+    return {
+        "particles": n,
+        "dim": dim,
+        "key": np.asarray(jax.random.key_data(request.key)).tolist(),
+        "kernel": settings.kernel,
+        "bandwidth": bandwidth,
+        "batch_size": settings.target.batch_size,
+    }
 
 
 def _arguments(settings: Settings, request: Request) -> dict[str, Any]:
@@ -254,15 +228,3 @@ def _duration(seconds: float) -> str:
     ('20.8 ms', '1 s', '27.9 s')
     """
     return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
-
-
-def _checkpoints(directory: str | os.PathLike[str]) -> Checkpoints:
-    """Open a directory of checkpoints, which all processes share."""
-    from jax.experimental import multihost_utils
-
-    return Checkpoints(
-        directory,
-        process_id=jax.process_index(),
-        num_processes=jax.process_count(),
-        barrier=lambda: multihost_utils.sync_global_devices("srunbook.svgd checkpoint"),
-    )

@@ -17,7 +17,7 @@ import optax  # type: ignore[import-untyped]
 from jax import Array
 from jax.sharding import AxisType, Mesh
 
-from srunbook.checkpoint import StopSignal
+from srunbook.signals import StopSignal
 from srunbook.svgd._arguments import finite_places, one_key, one_of, real, whole
 from srunbook.svgd._finite import describe
 from srunbook.svgd._kernel import warn_of_rounding
@@ -147,11 +147,10 @@ class SVGD:
                 float64 and JAX_ENABLE_X64=1, in float64.
             progress: Whether process 0 prints a line at every report; what the others are given does not matter.
             every: So many steps are computed between two reports, checkpoints and looks at `stop`.
-            checkpoint: A directory for checkpoints, which all processes see. A run that finds one there goes on from
-                it, with any number of devices and processes, and with the same number of steps or more. It has to be
-                of the same run: key, initial particles, data, density, optimizer, kernel, bandwidth and batch size.
-                Numbers are compared up to rounding; density and optimizer are compared by what they give at a few
-                places, so a density may gain a constant.
+            checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
+                there continues it, with any number of devices and processes, and with the same number of steps or more.
+                Key, number of particles, dimension, kernel, bandwidth and batch size have to be the same. Density, data
+                and optimizer are not compared.
             stop: Asked at every report whether to save and stop.
             timing_log: A file to which process 0 appends at every report how long each process takes for its scores:
                 a JSON object per line.
@@ -163,9 +162,8 @@ class SVGD:
             ValueError: An argument is not of the form that is needed.
             SVGDError: The processes were not given the same; or a log density or a score is not finite. Scores are
                 looked at at every step, log densities of all particles at the start, before each report or checkpoint,
-                at the end, and in turn within 32 steps. The message names the step, the particle and its place.
-            srunbook.checkpoint.CheckpointError: The checkpoint is of another run, or has more steps, or cannot be read
-                or written.
+                at the end, and in turn within 32 steps. The message names the step, the particle and its place. Or the
+                checkpoint is of another run, has more steps, or cannot be read.
         """
         n_particles = whole("n_particles", n_particles, 1, "n_particles=100")
         n_steps = whole("n_steps", n_steps, 0, "n_steps=1000")

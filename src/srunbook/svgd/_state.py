@@ -59,21 +59,19 @@ def restored_state(settings: Settings, layout: Layout, tensors: dict[str, Any]) 
     return placed, jax.tree.unflatten(tree, opt_state)
 
 
-def state_tensors(settings: Settings, layout: Layout, state: tuple[Array, Any], key: Array) -> dict[str, Any]:
+def state_tensors(settings: Settings, layout: Layout, state: tuple[Array, Any]) -> dict[str, Any]:
     """Fetch everything that a restart needs, whole and without rows that only fill up; all processes call this.
 
     Args:
         settings: The settings.
         layout: How the particles lie.
         state: The particles, shape (padded, d), and the optimizer's state.
-        key: The random key of the run.
 
     Returns:
-        `particles`, shape (n, d), `key`, and `optimizer.0`, `optimizer.1`, ..., the optimizer's arrays.
+        `particles`, shape (n, d), and `optimizer.0`, `optimizer.1`, ..., the optimizer's arrays.
     """
     placed, opt_state = state
-    particles = to_host(placed, settings.mesh)[: layout.n]
-    tensors = {"particles": particles, "key": np.asarray(jax.random.key_data(key))}
+    tensors = {"particles": to_host(placed, settings.mesh)[: layout.n]}
     rowwise = _rowwise(settings, placed)
     for number, (leaf, wide) in enumerate(zip(jax.tree.leaves(opt_state), rowwise, strict=True)):
         whole = to_host(leaf, settings.mesh)

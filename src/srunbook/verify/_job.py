@@ -42,7 +42,7 @@ STATUSES = {
     75: "a program that stops at a signal saves and ends with 75: submit it again, with the same --checkpoint-dir",
     78: "78 says that it would only fail again in the same way: read the last lines of {log}",
 }
-"""What to do, by exit code; these two are those of `srunbook.checkpoint`."""
+"""What to do, by exit code; these two are those of `srunbook.signals`."""
 
 
 def check_job(artefacts: Artefacts) -> Check:

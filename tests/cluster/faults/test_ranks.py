@@ -26,7 +26,7 @@ def test_a_killed_rank_ends_the_job(interrupted, outcomes):
     )
 
     assert re.search("Connection (closed|reset) by peer", trial.raised()[0]["message"])
-    assert trial.steps_saved() == [3, 6, 9]
+    assert trial.steps_saved() == [6, 9]
 
 
 def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes, until):

@@ -90,7 +90,7 @@ def test_goodput_under_kills(healed, submit, request):
             ended = found[0]["time"]
             break
         killed = trial.events("fault")[-1]["time"]
-        saved = [int(path.name[5:]) for path in (trial.folder / "soak").glob("step-*")]
+        saved = [int(path.stem[5:]) for path in (trial.folder / "soak").glob("step_*.pt")]
         done = max(saved, default=0)
     goodput = STEPS * step / (ended - began)
     restart = sum(restarts) / len(restarts)

@@ -14,10 +14,11 @@ import pytest
 from support.published import stage
 
 from srunbook import cluster
-from srunbook.checkpoint import EXIT_STOPPED, Checkpoints
 from srunbook.cluster import FinishedJob, State
 from srunbook.ranklog import RankEnd, parse_rank_lines
+from srunbook.signals import EXIT_STOPPED
 from srunbook.slurm import is_over
+from srunbook.svgd import saved_steps
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "slurm" / "svgd"
 
@@ -81,7 +82,7 @@ def test_sigterm_saves_one_step_and_resumes_equal(submitted: Any, slurm: State, 
     over = time.time() - at
 
     assert stopped.exit_status == EXIT_STOPPED, stopped.output
-    step = saved = Checkpoints(jobs.folder / "saved").steps()[-1]
+    step = saved = saved_steps(jobs.folder / "saved")[-1]
     # A line that is on its way when srun ends a step may be lost.
     assert {end.steps for end in ends(stopped)} <= {step}, stopped.output
     assert len({end.params for end in ends(stopped)}) <= 1
@@ -93,7 +94,7 @@ def test_sigterm_saves_one_step_and_resumes_equal(submitted: Any, slurm: State, 
     resumed, whole = [jobs.ended(number) for number in numbers]
 
     assert (resumed.state, whole.state) == ("COMPLETED", "COMPLETED"), resumed.output + whole.output
-    assert f"went on after step {step}" in resumed.output
+    assert f"continued after step {step}" in resumed.output
     np.testing.assert_array_equal(*(np.load(jobs.folder / f"{name}.npz")["particles"] for name in names))
     verify = [f"/home/{cluster.USER}/jax-env/bin/srunbook", "verify", numbers[1]]
     proven = cluster.capture(slurm, verify, folder=jobs.inside)
@@ -114,16 +115,16 @@ def test_usr1_runs_the_job_again(submitted: Any, until: Any, outcomes: Any) -> N
     restarts, _ = until(lambda: row if (row := jobs.as_user(*asked).split())[0] != "0" or is_over(row[1]) else None)
     over = time.time() - at
     assert restarts == "1", jobs.log(job)
-    until(jobs.has_said(job, "goes on after step"))
-    until(lambda: "step " in jobs.log(job).partition("goes on after step")[2].partition("\n")[2])
+    until(jobs.has_said(job, "continues after step"))
+    until(lambda: "step " in jobs.log(job).partition("continues after step")[2].partition("\n")[2])
     jobs.as_user("scancel", "--signal=TERM", job)
     ended = jobs.ended(job)
     starts = jobs.as_user("sacct", "--duplicates", "--allocations", "--noheader", f"--jobs={job}", "--format=State")
 
     assert starts.split() == ["REQUEUED", "FAILED"]
     assert ended.exit_status == EXIT_STOPPED, ended.output
-    (resumed,) = map(int, re.findall(r"goes on after step (\d+)", ended.output))
-    before, after = (replace(ended, output=text) for text in ended.output.split("goes on after step"))
+    (resumed,) = map(int, re.findall(r"continues after step (\d+)", ended.output))
+    before, after = (replace(ended, output=text) for text in ended.output.split("continues after step"))
     # A line that is on its way when Slurm ends a step may be lost.
     assert {end.steps for end in ends(before)} <= {resumed}, ended.output
     assert min(map(int, re.findall(r"step (\d+) of", after.output))) > resumed

@@ -1,0 +1,95 @@
+"""Stop signals in one process, and the request to requeue."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from srunbook.signals import EXIT_STOPPED, StopSignal, requeue_job
+
+
+@pytest.fixture
+def stop():
+    """Install the handlers, and take them away again."""
+    with StopSignal() as stop:
+        yield stop
+
+
+@pytest.fixture
+def scontrol(tmp_path, monkeypatch):
+    """Make a scontrol that notes its arguments and ends with a given status."""
+
+    def make(status=0, message=""):
+        path = tmp_path / "scontrol"
+        path.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "{message}" >&2\nexit {status}\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setenv("SLURM_JOB_ID", "17")
+        return tmp_path / "calls"
+
+    return make
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal(stop, number):
+    """Each of the three signals is noted, and reported from the next step on; a second one changes nothing."""
+    before = stop.requested()
+    os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    assert (before, stop.requested(), stop.requested()) == (False, True, True)
+    assert stop.signal is number
+
+
+def test_handlers_are_put_back():
+    """After the block the handlers of before are there again."""
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        with StopSignal():
+            assert signal.getsignal(signal.SIGUSR1) is not signal.SIG_IGN
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "calls"), [(signal.SIGUSR1, ["requeue 17"]), (signal.SIGUSR2, ["requeue 17"]), (signal.SIGTERM, [])]
+)
+def test_leave(stop, scontrol, number, calls):
+    """leave() requeues after USR1 and USR2 but not after TERM, and ends with the documented status."""
+    noted = scontrol()
+    os.kill(os.getpid(), number)
+    assert stop.requested()
+    with pytest.raises(SystemExit) as end:
+        stop.leave()
+
+    assert end.value.code == EXIT_STOPPED == 75
+    assert (noted.read_text().splitlines() if noted.exists() else []) == calls
+
+
+def test_requeue_that_fails_says_so(scontrol, monkeypatch, capsys, tmp_path):
+    """What scontrol says when it refuses, and that there is none, goes to standard error."""
+    scontrol(1, "Requested operation is presently disabled")
+    assert not requeue_job()
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert not requeue_job()
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert not requeue_job()
+
+    refused, missing, outside = capsys.readouterr().err.splitlines()
+    assert "requeue 17: Requested operation is presently disabled. Submit the job again" in refused
+    assert "requeue 17: [Errno 2]" in missing
+    assert "SLURM_JOB_ID is not set" in outside
+
+
+def test_without_the_handlers():
+    """The same signal ends a program that has not made a StopSignal."""
+    program = "import os, signal, srunbook.signals; os.kill(os.getpid(), signal.SIGUSR1)"
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+
+    assert done.returncode == -signal.SIGUSR1
