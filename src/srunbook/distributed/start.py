@@ -54,7 +54,7 @@ class DistributedInfo:
         """Wait for all processes, then close the connections between them. A second call does nothing."""
         import jax
 
-        jax.distributed.shutdown()
+        jax.distributed.shutdown()  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> DistributedInfo:
         return self
@@ -107,7 +107,8 @@ def initialize_distributed(
         return _started[0]
     import jax
 
-    platforms = jax.config.jax_platforms or ""
+    config: Any = jax.config
+    platforms = config.jax_platforms or ""
     place = find_place(
         {**os.environ, "JAX_PLATFORMS": platforms},
         coordinator_address=coordinator_address,
@@ -116,9 +117,9 @@ def initialize_distributed(
         cpu_devices=cpu_devices,
     )
     if place.cpu_devices is not None:
-        jax.config.update("jax_num_cpu_devices", place.cpu_devices)  # type: ignore[no-untyped-call]
+        config.update("jax_num_cpu_devices", place.cpu_devices)
     if place.num_processes > 1:
-        _check_connections(place.num_processes, jax.config.jax_num_cpu_devices, platforms)
+        _check_connections(place.num_processes, config.jax_num_cpu_devices, platforms)
         _start(jax, place, timeout)
     _started.append(
         DistributedInfo(
