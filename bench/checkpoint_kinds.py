@@ -351,8 +351,9 @@ class Trials:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
         try:
             shutil.copytree(self.folder / "saved", folder, dirs_exist_ok=True)
-            if self.run(folder, 2, SAVED + 2).end() == "ended":
-                return ["unnoticed"]
+            ended = self.run(folder, 2, SAVED + 2).end()
+            if ended != "failed":
+                return ["hung" if ended == "hung" else "unnoticed"]
             subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
             return [self.resume(folder, SAVED)]
         finally:

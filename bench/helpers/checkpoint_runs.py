@@ -83,7 +83,11 @@ def be_rank(program: Path, last: int, environ: dict[str, str], printed: Connecti
     sys.stdout = os.fdopen(os.dup(printed.fileno()), "w", buffering=1)
     printed.close()
     sys.argv = [program.name, str(last)]
-    runpy.run_path(str(program), run_name="__main__")
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    except Exception:  # where a script ends, too
+        sys.excepthook(*sys.exc_info())
+        sys.exit(1)
     sys.stdout.flush()
 
 

@@ -6,6 +6,7 @@ srunbook simulate --nodes 4 -- python with_orbax.py 6
 The argument is the step to train to. The checkpoints are folders in checkpoints/, one for each step.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
 
 jax.distributed.initialize()
+sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
 rng = np.random.default_rng(0)
 x, y = np.float32(rng.normal(size=(64, 8))), np.float32(rng.normal(size=(64, 4)))  # put your own data here
 mesh = jax.make_mesh((jax.device_count(),), ("rows",))
