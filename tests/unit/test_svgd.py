@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import warnings
 
 import pytest
@@ -13,6 +14,7 @@ optax = pytest.importorskip("optax")
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
+from srunbook.signals import StopSignal  # noqa: E402
 from srunbook.svgd import (  # noqa: E402
     SVGD,
     DimensionWarning,
@@ -308,27 +310,39 @@ def test_checkpoint_with_more_steps(saved):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Orbax, when it fails to load
-def test_damaged_checkpoint(tmp_path):
-    """If the newest checkpoint is damaged, the one before is taken; if both are, one error says what to delete."""
-    whole = saved_run(tmp_path)
+@pytest.mark.parametrize("n", [21, 1000])
+def test_damaged_checkpoint(tmp_path, n):
+    """If the newest checkpoint is damaged, the one before is taken; if both are, one error says what to delete.
+
+    Orbax notices a changed bit in a small array, and not in a large one.
+    """
+    whole = saved_run(tmp_path, n=n)
     damage(tmp_path / "20")
-    with pytest.warns(UserWarning, match=r"20 cannot be read"):
-        again = saved_run(tmp_path)
+    with pytest.warns(UserWarning, match=r"20 is damaged: "):
+        again = saved_run(tmp_path, n=n)
     assert again.first_step == 10
     np.testing.assert_array_equal(again.particles, whole.particles)
 
     damage(tmp_path / "10")
     damage(tmp_path / "20")
     with (
-        pytest.warns(UserWarning, match="cannot be read"),
+        pytest.warns(UserWarning, match="is damaged"),
         pytest.raises(SVGDError, match="can be read: delete it to start over"),
     ):
-        saved_run(tmp_path)
+        saved_run(tmp_path, n=n)
+
+
+def test_signal_at_the_end():
+    """A signal after the last step stops nothing: the run has ended."""
+    with StopSignal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        result = SVGD(normal, dim=2).run(KEY, 20, 10, every=10, stop=stop)
+    assert (result.steps, result.stopped) == (10, False)
 
 
 def damage(folder):
-    """Flip a bit in the arrays of a checkpoint."""
-    (path,) = (folder / "state" / "d").iterdir()
+    """Flip a bit in the largest file of a checkpoint."""
+    path = max((folder / "state" / "d").iterdir(), key=lambda path: path.stat().st_size)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from srunbook import initialize_distributed
 
-# Where a firewall lets one port through, set it once and outside of srun: export JAX_COORDINATOR_PORT=54321
+# Where a site opens other ports than these, take one of them, before srun: export JAX_COORDINATOR_PORT=54321
 dist_info = initialize_distributed()
 print(f"Process {dist_info.process_id}/{dist_info.num_processes}")

@@ -29,7 +29,7 @@ _started: list[DistributedInfo] = []
 
 @dataclass(frozen=True)
 class DistributedInfo:
-    """This process among all. At the end of a `with` block it shuts JAX down, once all processes have come there.
+    """This process among all. At the end of a `with` block it shuts JAX down, once all processes are there.
 
     Args:
         process_id: Number of this process, from 0.
@@ -86,21 +86,21 @@ def initialize_distributed(
     JAX_COORDINATOR_PORT, else one that follows from the ids of job and step.
 
     The number of CPU devices is `cpu_devices`, else JAX_NUM_CPU_DEVICES, else that in XLA_FLAGS, else the CPUs of the
-    task. The GPUs of a process are those of JAX_LOCAL_DEVICE_IDS, else those that it sees, or its even share where the
-    tasks of a node see each other's.
+    task. The GPUs of a process are those of JAX_LOCAL_DEVICE_IDS, else those that it sees, or an equal share where all
+    tasks of a node see the same.
 
     An exception ends its process at once, so that srun's `--kill-on-bad-exit=1` can end the others. Without that option
     JAX ends them after 60 seconds.
 
     Args:
-        coordinator_address: Host of process 0, with or without `:port`.
-        num_processes: Number of processes; comes with `process_id`.
+        coordinator_address: Host of process 0; with `:port` where srun has not started the process.
+        num_processes: Number of processes; if it is more than 1, give `process_id`, too.
         process_id: Number of this process, from 0.
         cpu_devices: Number of CPU devices of this process.
-        timeout: Seconds until all processes have started; then those that came end with status 1.
+        timeout: Seconds until all processes must have started; else those that did end with status 1.
 
     Raises:
-        DistributedError: An argument is wrong, or the environment is that of half a step.
+        DistributedError: An argument is wrong, or variables of the step are missing.
         RuntimeError: JAX was used before.
     """
     if _started:

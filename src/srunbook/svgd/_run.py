@@ -111,7 +111,7 @@ class Run:
                 self.clock.take(self.step, self.state[0], self.data)
             if self.progress and jax.process_index() == 0:
                 self._report(traces[-1], (time.perf_counter() - before) / length)
-            if self.request.stop is not None:
+            if self.request.stop is not None and self.step < n_steps:
                 stopped = self.request.stop.requested()
             if self.request.checkpoint:
                 tensors = state_tensors(self.settings, self.layout, self.state)

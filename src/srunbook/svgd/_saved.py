@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,10 @@ KEPT = 2
 """How many steps stay; the older one is for when the newest turns out to be damaged."""
 
 RUN = "run"
-"""Name of the array with the description of the run: arrays have checksums, Orbax's metadata have none."""
+"""Name of the array with the description of the run."""
+
+CHECKSUM = "sha256"
+"""Name of the array with the checksum of all others: Orbax reads a large array with a changed byte without an error."""
 
 
 def saved_steps(directory: str | os.PathLike[str]) -> list[int]:
@@ -38,8 +42,8 @@ def save(directory: str | os.PathLike[str], step: int, tensors: dict[str, Any], 
         run: What makes the run the run that it is, as plain values by name: number of particles, dimension and so on.
     """
     folder = Path(directory).absolute()
-    described = np.frombuffer(json.dumps(run).encode(), np.uint8)
-    ocp.save(folder / str(step), {**tensors, RUN: described}, overwrite=True)
+    tensors = {**tensors, RUN: np.frombuffer(json.dumps(run).encode(), np.uint8)}
+    ocp.save(folder / str(step), {**tensors, CHECKSUM: _checksum(tensors)}, overwrite=True)
     if jax.process_index() == 0:
         for old in saved_steps(folder)[:-KEPT]:
             shutil.rmtree(folder / str(old))
@@ -56,10 +60,13 @@ def restore(directory: str | os.PathLike[str], run: dict[str, Any], n_steps: int
     for step in map(int, sorted(steps[steps >= 0], reverse=True)):
         try:
             tensors = ocp.load(folder / str(step))
+            if not np.array_equal(tensors.pop(CHECKSUM), _checksum(tensors)):
+                raise ValueError("its checksum differs")
+            saved = json.loads(tensors.pop(RUN).tobytes())
         except Exception as error:  # Orbax raises whatever its storage meets in a damaged file
-            warnings.warn(f"{folder / str(step)} cannot be read: {type(error).__name__}", stacklevel=5)
+            reason = str(error).partition("\n")[0][:200] or type(error).__name__
+            warnings.warn(f"{folder / str(step)} is damaged: {reason}", stacklevel=5)
             continue
-        saved = json.loads(tensors.pop(RUN).tobytes())
         others = [f"{name} {saved.get(name)}, not {value}" for name, value in run.items() if saved.get(name) != value]
         if others:
             raise SVGDError(f"{folder} has a run with {'; '.join(others)}: give what that had, or another directory")
@@ -72,3 +79,12 @@ def restore(directory: str | os.PathLike[str], run: dict[str, Any], n_steps: int
     if (steps >= 0).any():
         raise SVGDError(f"no checkpoint in {folder} can be read: delete it to start over")
     return None
+
+
+def _checksum(tensors: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the SHA-256 of arrays and their names."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(np.asarray(tensors[name]).tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
