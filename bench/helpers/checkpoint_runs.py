@@ -29,7 +29,7 @@ PRELOADED = (
 GRACE = 0.3
 """Seconds from the death of a rank until the others are killed, as Slurm does."""
 
-PATIENCE = 300.0
+PATIENCE = 120.0
 """Seconds after which a run hangs."""
 
 SAME = 1e-5

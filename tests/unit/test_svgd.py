@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -310,16 +311,12 @@ def test_checkpoint_with_more_steps(saved):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Orbax, when it fails to load
-@pytest.mark.parametrize("n", [21, 1000])
-def test_damaged_checkpoint(tmp_path, n):
-    """If the newest checkpoint is damaged, the one before is taken; if both are, one error says what to delete.
-
-    Orbax notices a changed bit in a small array, and not in a large one.
-    """
-    whole = saved_run(tmp_path, n=n)
+def test_damaged_checkpoint(tmp_path):
+    """If the newest checkpoint is damaged, the one before is taken; if both are, one error says what to delete."""
+    whole = saved_run(tmp_path, n=1000)
     damage(tmp_path / "20")
     with pytest.warns(UserWarning, match=r"20 is damaged: "):
-        again = saved_run(tmp_path, n=n)
+        again = saved_run(tmp_path, n=1000)
     assert again.first_step == 10
     np.testing.assert_array_equal(again.particles, whole.particles)
 
@@ -329,7 +326,7 @@ def test_damaged_checkpoint(tmp_path, n):
         pytest.warns(UserWarning, match="is damaged"),
         pytest.raises(SVGDError, match="can be read: delete it to start over"),
     ):
-        saved_run(tmp_path, n=n)
+        saved_run(tmp_path, n=1000)
 
 
 def test_signal_at_the_end():
@@ -341,8 +338,8 @@ def test_signal_at_the_end():
 
 
 def damage(folder):
-    """Flip a bit in the largest file of a checkpoint."""
-    path = max((folder / "state" / "d").iterdir(), key=lambda path: path.stat().st_size)
+    """Flip a bit in the largest file of a checkpoint, which Orbax does not notice."""
+    path = max(filter(Path.is_file, folder.rglob("*")), key=lambda path: path.stat().st_size)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
