@@ -5,8 +5,7 @@
     >>> place.process_id, place.num_processes, place.coordinator_address
     (1, 4, 'node1:5000')
 
-- `initialize_distributed` finds the other processes, calls `jax.distributed.initialize`, and returns a
-  `DistributedInfo`, which is also a context manager.
+- `initialize_distributed` starts JAX and returns a `DistributedInfo`, which is also a context manager.
 - `DistributedError` is raised for every wrong use; its message says what to change.
 - `find_place` only reads the environment.
 """
