@@ -368,8 +368,10 @@ class Trials:
             jobs = [self.run(folder, 2, TOGETHER, edits) for edits in ((), ELSEWHERE)]
             ended = [job.end() for job in jobs]
             outcome = self.resume(folder, TOGETHER, other=other)
-            # A job that fails is an error, unless what it leaves behind is a mixture.
-            found.append("refused" if outcome != "unnoticed" and ended != ["ended", "ended"] else outcome)
+            # A job that fails is an error, and one that hangs hangs, unless what they leave behind is a mixture.
+            if outcome != "unnoticed" and ended != ["ended", "ended"]:
+                outcome = "hung" if "hung" in ended else "refused"
+            found.append(outcome)
             print(f"  two {number + 1}: {ended}, then {outcome}", flush=True)
         return found
 
