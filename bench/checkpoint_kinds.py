@@ -339,7 +339,9 @@ class Trials:
                 data = bytearray(path.read_bytes())
                 data[place] ^= 0xFF
                 path.write_bytes(data[:place] if kind == "truncated" else data)
-            found.append(self.resume(folder, SAVED))
+            outcome = self.resume(folder, SAVED)
+            # It has loaded the changed byte, even if the next losses do not show it.
+            found.append("unnoticed" if (kind, outcome) == ("flipped", "newest") else outcome)
             print(f"  {kind} {number + 1}: {found[-1]}", flush=True)
         return found
 
