@@ -31,7 +31,7 @@ class StopSignal:
         self.signal: signal.Signals | None = None
         """The signal for which all ranks stop, once `requested` has returned True."""
         self._noted = 0
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._before: dict[signal.Signals, Any] = {number: signal.signal(number, self._note) for number in SIGNALS}
 
     def _note(self, number: int, _: Any) -> None:
         self._noted = self._noted or SIGNALS.index(signal.Signals(number)) + 1
@@ -59,6 +59,7 @@ class StopSignal:
         _largest(0)
         if torch:
             atexit.register(torch.destroy_process_group)
+        self._before = dict.fromkeys(SIGNALS, signal.SIG_IGN)  # srun's SIGTERM once another rank has left, for example
         raise SystemExit(EXIT_STOPPED)
 
     def __enter__(self) -> StopSignal:

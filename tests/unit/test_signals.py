@@ -10,14 +10,17 @@ import sys
 
 import pytest
 
-from srunbook.signals import EXIT_STOPPED, StopSignal, requeue_job
+from srunbook.signals import EXIT_STOPPED, SIGNALS, StopSignal, requeue_job
 
 
 @pytest.fixture
 def stop():
     """Install the handlers, and take them away again."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     with StopSignal() as stop:
         yield stop
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -68,6 +71,8 @@ def test_leave(stop, scontrol, number, calls):
     with pytest.raises(SystemExit) as end:
         stop.leave()
 
+    stop.__exit__(SystemExit, end.value, None)
+    os.kill(os.getpid(), signal.SIGTERM)  # srun ends the ranks that are left when the first one has ended
     assert end.value.code == EXIT_STOPPED == 75
     assert (noted.read_text().splitlines() if noted.exists() else []) == calls
 

@@ -23,8 +23,7 @@ HEARTBEAT_SECONDS = 60
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel0")
 """Where one of these exists, JAX may use other devices than CPUs."""
 
-_started: list[DistributedInfo] = []
-"""What the first call returned: JAX starts once."""
+_started: list[DistributedInfo] = []  # what the first call returned: JAX starts once
 
 
 @dataclass(frozen=True)

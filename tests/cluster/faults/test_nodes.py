@@ -64,8 +64,8 @@ def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until,
     layouts = {"with the rendezvous, N=2": ("hold:0:8:data", ["node2", "node3"])}
     for size in (2, 3, 4) if request.config.getoption("--full") else (2,):
         layouts[f"without it, N={size}"] = ("hold:1:8:data", [f"node{n + 1}" for n in range(size)])
-    trials = {name: submit(fault, nodes=nodes) for name, (fault, nodes) in layouts.items()}
     expected = {name: undisturbed(len(nodes)).parameters() for name, (_, nodes) in layouts.items()}
+    trials = {name: submit(fault, nodes=nodes) for name, (fault, nodes) in layouts.items()}  # node2 is full then
     for name, (fault, _) in layouts.items():
         trials[name].await_fault(fault)
     faults.kill_node(healed, "node2")
