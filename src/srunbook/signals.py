@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 EXIT_STOPPED = 75
-"""Exit status of a training that was stopped by a signal and has saved: run it again to continue (EX_TEMPFAIL)."""
+"""Exit status of a training that a signal has stopped, and that has saved (EX_TEMPFAIL). Run it again to continue."""
 
 EXIT_DO_NOT_REQUEUE = 78
-"""Exit status of a training that would fail again in the same way: do not requeue it (EX_CONFIG)."""
+"""Exit status of a training that would fail again in the same way (EX_CONFIG). Do not requeue it."""
 
 SIGNALS = (signal.SIGUSR2, signal.SIGUSR1, signal.SIGTERM)
 """What asks a training to stop; if ranks get different ones, the later one in this list counts."""
