@@ -17,8 +17,9 @@ GENERATED = {"genindex", "py-modindex", "search"}
 
 
 def names(site: Path) -> list[str]:
-    """Return the names of all pages of a site."""
-    return sorted(path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html"))
+    """Return the names of all pages of a site, without those that only send readers to another."""
+    pages = [path for path in site.rglob("*.html") if 'http-equiv="refresh"' not in path.read_text(encoding="utf-8")]
+    return sorted(path.relative_to(site).with_suffix("").as_posix() for path in pages)
 
 
 def problems(html: str) -> list[str]:
