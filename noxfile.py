@@ -202,8 +202,8 @@ def bench(session: nox.Session) -> None:
     """Measure what the figures show: all of bench/, or what is named (`-- import_time`). Needs a quiet machine."""
     environment(session)
     measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
-    # Two are made of reports that other sessions left, and one needs Lighthouse from npm.
-    for other in ("test_costs", "full_runs", "lighthouse"):
+    # Two are made of reports that other sessions left, one needs Lighthouse from npm, and three an NVIDIA GPU.
+    for other in ("test_costs", "full_runs", "lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
         measured.remove(other)  # so only when it is named
     for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
         program = ROOT / "bench" / f"{name}.py"

@@ -1,7 +1,7 @@
 """The Lightning guide on one real GPU: training, mixed precision against float32, and the cost beside plain DDP.
 
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`. The last test
-writes its raw samples to build/gpu/lightning_gpu.json.
+Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
+`--record` keeps the samples in bench/results/lightning_gpu.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from srunbook.simulate import Result
 ROOT = Path(__file__).resolve().parents[2]
 LADDER = ROOT / "examples" / "lightning"
 EXAMPLES = LADDER / "full"
-RESULT = ROOT / "build" / "gpu" / "lightning_gpu.json"
+RESULT = ROOT / "bench" / "results" / "lightning_gpu.json"
 
 WITH_PRECISION = (
     f"import sys; sys.path.insert(0, {str(EXAMPLES)!r}); import train\n"
@@ -79,12 +79,13 @@ def test_mixed_precision_learns_as_float32(precision: str, tmp_path: Path) -> No
     assert last(tmp_path / "mixed", "val_accuracy") == pytest.approx(last(tmp_path / "exact", "val_accuracy"), abs=0.03)
 
 
-def test_cost_of_lightning_is_measured() -> None:
+def test_cost_of_lightning_is_measured(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Plain DDP by NCCL, Lightning and mixed precision are timed in turn, from one start to nearly one loss."""
-    command = [sys.executable, str(ROOT / "bench" / "lightning_gpu.py"), f"--output={RESULT}"]
+    path = RESULT if pytestconfig.getoption("--record") else tmp_path / "lightning_gpu.json"
+    command = [sys.executable, str(ROOT / "bench" / "lightning_gpu.py"), f"--output={path}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    measured = json.loads(RESULT.read_text(encoding="utf-8"))  # read_measurement needs pydantic
+    measured = json.loads(path.read_text(encoding="utf-8"))  # read_measurement needs pydantic
     samples = {one["name"]: one["samples"] for one in measured["configurations"]}
     losses = {name: statistics.median(one["last_loss"]) for name, one in samples.items()}
 
