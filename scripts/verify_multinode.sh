@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prove that a run of ddp_2node_cpu.sbatch did what it should.
+# Check that a run of ddp_2node_cpu.sbatch did its work.
 # Give the number of the job, or its folder of results; without either, this takes the newest folder:
 #     bash verify_multinode.sh 17
 #     bash verify_multinode.sh results/ddp_cpu_17
@@ -28,4 +28,5 @@ if (($# == 0)); then
   fi
   set -- "$(printf '%s\n' "${folders[@]%/}" | sort --version-sort | tail -n 1)"
 fi
-exec srunbook verify --backend "${BACKEND:-gloo}" "$@"
+exec srunbook verify --backend "${BACKEND:-gloo}" \
+  --require metrics.csv --require timings.csv --require checkpoint_latest.pth "$@"

@@ -1,289 +1,240 @@
-"""The command `srunbook verify`: what it prints, writes and ends with, and the page that says so."""
+"""The command `srunbook verify`: what it prints, writes and ends with; the gloo guide's script; the logs of Slurm."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from srunbook import verify
-from srunbook.cli.verify import FORMS
-from srunbook.slurm import SACCT_FIELDS, Accounting
-from srunbook.verify import Cause, Check, Outcome, Report
+from support.pretend_sacct import install_sacct
 
 ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
-HEADER = "|".join(SACCT_FIELDS)
-ENDED = "2026-11-20T10:01:31"
-ROWS = f"17|17|COMPLETED|0:0|1||00:00:09|node1|batch|{ENDED}\n17.0|17.0|COMPLETED|0:0|1|1|00:00:09|node1||{ENDED}\n"
-RUNNING = "17|17|RUNNING|0:0|1||00:00:09|node1|batch|Unknown\n"
-RANK_LINES = """\
-rank 0/1 start host=node1 local_rank=0 device=cpu backend=gloo framework=torch-2.13.0 job=17 pid=7
-rank 0/1 end steps=5 params=abababababab
+LINES = "rank 0/1 start host=node1 backend=gloo job={job}\nrank 0/1 end steps=5 params=abababababab\n"
+ENDED = {"State": "COMPLETED", "ExitCode": "0:0", "NNodes": "1", "NodeList": "node1", "User": "alice"}
+ENDED |= {"Partition": "batch", "End": "2026-11-23T03:31:28", "JobName": "train", "Elapsed": "00:00:09"}
+TABLE = """\
+Job 17
+
+passed      job         COMPLETED 0:0, 1 node (node1), elapsed 00:00:09, says sacct
+passed      steps       17.0 COMPLETED 0:0
+passed      rank lines  1 rank in slurm-17.out
+passed      world       world of 1: rank 0 on node1
+passed      hosts       1 on node1
+passed      backend     gloo on all ranks
+passed      ends        5 steps on each rank
+passed      parameters  abababababab on all 1
+
+passed: every check passed (status 0)
 """
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """Make a folder with the log of job 17, and put a sacct on PATH that prints `sacct.out`."""
-    for name in ("sacct", "squeue"):
-        tool = tmp_path / "bin" / name
-        tool.parent.mkdir(exist_ok=True)
-        tool.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/{name}.asked\ncat {tmp_path}/{name}.out\n')
-        tool.chmod(0o755)
-    (tmp_path / "sacct.out").write_text(f"{HEADER}\n{ROWS}")
-    (tmp_path / "squeue.out").write_text("")
-    (tmp_path / "slurm-17.out").write_text(RANK_LINES)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the folder where job 17 was submitted the current one, with its log and a Slurm that knows it."""
+    here = tmp_path / "my jobs"
+    here.mkdir()
+    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.chdir(here)
+    (here / "slurm-17.out").write_text(LINES.format(job=17))
+    remember(here, {"JobID": "17"})
+    return here
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def remember(place: Path, *jobs: dict[str, str], scontrol: str = "") -> None:
+    """Let sacct know jobs of one task, and scontrol what it prints."""
+    rows = [ENDED | {"JobIDRaw": job["JobID"], "WorkDir": str(place)} | job for job in jobs]
+    steps = [row | {"JobID": f"{row['JobID']}.0", "JobIDRaw": f"{row['JobIDRaw']}.0", "NTasks": "1"} for row in rows]
+    install_sacct(place.parent, sorted([*rows, *steps], key=lambda row: row["JobID"]))
+    for name, text in {"scontrol": scontrol, "squeue": ""}.items():
+        (place.parent / name).write_text(text)
+        tool = place.parent / "bin" / name
+        tool.write_text(f"#!/bin/sh\ncat '{place.parent / name}'\nexit {int(not text)}\n")
+        tool.chmod(0o755)
+
+
+def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False, cwd=folder)
 
 
-def test_a_verified_job(place):
-    """A job that did what it should gives a table on stdout, nothing on stderr, and status 0."""
+def test_a_good_job(place):
+    """A job that did its work gives a table on stdout, nothing on stderr, and status 0."""
     done = run("17")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Job 17\n\npassed      job         COMPLETED 0:0, 1 node (node1)")
-    assert done.stdout.endswith("8 passed: every check passed (status 0)\n")
-    assert "--jobs=17" in (place / "sacct.asked").read_text()
+    assert (done.returncode, done.stdout, done.stderr) == (0, TABLE, "")
 
 
-def test_a_failed_job_leads_to_its_diagnosis(place):
-    """A job that failed is judged by this command, and explained by another one, which it names."""
-    (place / "sacct.out").write_text(f"{HEADER}\n{ROWS.replace('COMPLETED|0:0', 'FAILED|1:0')}")
+def test_a_failed_job(place):
+    """A job that failed has status 1, and its check a hint below it."""
+    remember(place, {"JobID": "17", "State": "FAILED", "ExitCode": "1:0"})
     done = run("17")
 
-    assert done.returncode == Cause.FAILED
-    assert done.stderr == "srunbook verify: to find out why: srunbook explain 17\n"
+    assert done.returncode == 1
+    assert "FAILED      job " in done.stdout
+    assert " next: look for the first error: srunbook explain 17\n" in done.stdout
+
+
+def test_a_job_that_proves_nothing(place):
+    """A good job of a program without rank lines is not proven, with status 3."""
+    (place / "slurm-17.out").write_text("trained\n")
+    done = run("17")
+
+    assert done.returncode == 3
+    assert "no rank printed a start line in slurm-17.out" in done.stdout
+    assert done.stdout.endswith("not proven: 1 of 3 checks could not be decided (status 3)\n")
+
+
+@pytest.mark.parametrize("arguments", [["results/nowhere"], ["--", "-1"], [], ["17", "18"], ["--log", "nowhere", "17"]])
+def test_wrong_usage(place, arguments):
+    """Wrong usage has status 2, says what is wrong, and prints nothing on stdout."""
+    done = run(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_json(place):
     """With --json the same comes as an object, whose status is the exit status."""
     done = run("--json", "--backend", "nccl", "17")
     report = json.loads(done.stdout)
+    wrong = [check for check in report["checks"] if check["verdict"] == "failed"]
 
-    assert (report["job"], report["results"], report["status"]) == ("17", None, done.returncode)
-    assert (report["cause"], done.returncode) == ("BACKEND", Cause.BACKEND)
-    assert [check["outcome"] for check in report["checks"]].count("passed") == 7
-    (wrong,) = [check for check in report["checks"] if check["cause"]]
-    assert wrong["evidence"].startswith("rank 0 used gloo; expected nccl")
-    assert wrong["next"]
+    assert (report["job"], report["verdict"], report["status"], done.returncode) == ("17", "failed", 1, 1)
+    assert [check["name"] for check in wrong] == ["backend"]
+    assert wrong[0]["evidence"] == "rank 0 used gloo; expected nccl"
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "results/nowhere",
-        "017",
-        "0",
-        "-1",
-        "17 18",
-        "17;touch hacked",
-        "$(touch hacked)",
-        "--jobs=17",
-        "17\n",
-        "",
-        "1e3",
-        "56_",
-        "56_03",
-        "_3",
-        "56_3_1",
-        "56+",
-        "56+1.0",
-        "56_[1-3]",
-        "\u0665\u0666",
-    ],
-)
-def test_bad_input(place, target):
-    """What is neither a job id nor a folder ends with status 2, says what is allowed, and starts nothing."""
-    done = run("--", target)
+def test_a_given_log(place):
+    """--log names the log."""
+    (place / "other").write_text("hello\n")
 
-    assert done.returncode == Cause.BAD_INPUT
-    assert "is neither a job id, which is a number such as 17, nor a folder of results, such as results/" in done.stderr
-    assert done.stdout == ""
-    assert not (place / "hacked").exists()
-    assert not (place / "sacct.asked").exists()
-
-
-def test_two_folders_of_one_job(place):
-    """A job with two folders of results is not guessed at."""
-    for name in ("ddp_cpu_17", "other_17"):
-        (place / "results" / name).mkdir(parents=True)
-    done = run("17")
-
-    assert done.returncode == Cause.BAD_INPUT
-    assert "results/ddp_cpu_17 and results/other_17: give one of them in place of the job id" in done.stderr
+    assert "in other" in run("--log", "other", "17").stdout
 
 
 def test_the_folder_gets_its_summaries(place):
-    """After the end, what sacct said and what was found are written into the folder, whole, the same again later."""
-    folder = place / "results" / "ddp_cpu_17"
+    """A job that has ended gets two summaries; if they cannot be written, stderr says so, and the verdict stands."""
+    folder = place / "results" / "a_17"
     folder.mkdir(parents=True)
-    first = run("17")
-    texts = {path.name: path.read_text() for path in folder.iterdir()}
-    again = run("results/ddp_cpu_17")
-
-    assert texts.keys() == {"sacct_summary.txt", "EXECUTION_SUMMARY.md"}
-    assert texts["sacct_summary.txt"] == f"{HEADER}\n{ROWS}"
-    assert "| files | FAILED | metrics.csv, timings.csv, checkpoint_latest.pth missing" in texts["EXECUTION_SUMMARY.md"]
-    assert {path.name: path.read_text() for path in folder.iterdir()} == texts
-    assert first.returncode == again.returncode == Cause.FILE_MISSING
-
-
-def test_what_a_folder_should_hold(place):
-    """A folder is judged by its name, or by a header that is a guide's; any other by its own header and --require."""
-    lines = RANK_LINES.replace("pid=7", "pid=7 epochs=1") + "epoch 1/1  train_loss 0.5\n"
-    (place / "slurm-17.out").write_text(lines)
-    folder = place / "results" / "mine_17"
-    folder.mkdir(parents=True)
-    header = ",".join(FORMS["ddp_cpu_"].columns)
-    (folder / "metrics.csv").write_text(f"{header}\n1{',0.5' * 8},,\n")
-    known = run("17")
-    (folder / "metrics.csv").write_text("epoch,train_loss\n1,0.5\n")
-    own = run("17")
-    required = run("--require", "model.pt", "--require", "metrics.csv", "17")
-    wrong = run("--require", "models/model.pt", "17")
-
-    assert "timings.csv, checkpoint_latest.pth missing" in known.stdout
-    assert (known.returncode, own.returncode) == (Cause.FILE_MISSING, Cause.VERIFIED)
-    assert "model.pt missing in" in required.stdout
-    assert (required.returncode, wrong.returncode) == (Cause.FILE_MISSING, Cause.BAD_INPUT)
-    assert "--require models/model.pt: give the name of a file in the folder of results, no path" in wrong.stderr
-
-
-def test_a_running_job_gets_no_summary(place):
-    """While the job runs, nothing is written."""
-    folder = place / "results" / "ddp_cpu_17"
-    folder.mkdir(parents=True)
-    (place / "sacct.out").write_text(f"{HEADER}\n{RUNNING}")
-    (place / "squeue.out").write_text("17 RUNNING\n")
     done = run("17")
+    summary = (folder / "EXECUTION_SUMMARY.md").read_text()
+    sacct = (folder / "sacct_summary.txt").read_text()
+    (folder / "EXECUTION_SUMMARY.md").unlink()
+    (folder / "EXECUTION_SUMMARY.md").mkdir()
+    blocked = run("17")
 
-    assert done.returncode == Cause.RUNNING
-    assert list(folder.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written(place):
-    """Where the summary cannot be written, that is said on stderr, and the status is that of the checks."""
-    folder = place / "results" / "ddp_cpu_17"
-    (folder / "EXECUTION_SUMMARY.md").mkdir(parents=True)
-    done = run("17")
-
-    assert "no summary was written: " in done.stderr
-    assert done.returncode == Cause.FILE_MISSING
+    assert (done.returncode, blocked.returncode) == (0, 0)
+    assert "| world | passed | world of 1: rank 0 on node1 |" in summary
+    assert sacct.splitlines()[1].startswith("17|17|COMPLETED|0:0|1|")
+    assert "no summary was written: " in blocked.stderr
 
 
-def test_accounting_that_lags_is_asked_again(place):
-    """A job that has left the queue and runs in accounting is asked for again, until accounting has seen its end."""
-    (place / "sacct.out").write_text(f"{HEADER}\n{RUNNING}")
-    later = f'#!/bin/sh\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
-    (place / "bin" / "squeue").write_text(later)
+def test_text_of_any_kind(place, monkeypatch):
+    """A folder whose name is no UTF-8 or holds escapes, and a terminal that shows ASCII alone, break nothing."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    for name in (b"t\xe9_17", b"a\x1b[2Jb_17"):
+        folder = os.fsencode(place / "results") + b"/" + name
+        os.makedirs(folder)  # noqa: PTH103
+        for options in ((), ("--json",)):
+            done = run(*options, os.fsdecode(folder))
+            assert done.returncode == 0, done.stderr
+            assert "\x1b" not in done.stdout
+        assert os.path.exists(folder + b"/EXECUTION_SUMMARY.md")  # noqa: PTH110
 
-    assert run("17").returncode == Cause.VERIFIED
+
+MEASURE = """\
+import resource, sys
+from pathlib import Path
+from srunbook.slurm import Accounting
+from srunbook.verify import verify
+
+begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+report = verify("17", ask=lambda job: Accounting(problem="none"), logs=[Path(name) for name in sys.argv[1:]])
+print(len(report.checks), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
+"""
 
 
-def test_accounting_that_has_not_heard_of_the_start_is_asked_again(place):
-    """While accounting counts more nodes than it names, as it does for a moment, it is asked again."""
-    begun = ROWS.replace("17|17|COMPLETED|0:0|1|", "17|17|COMPLETED|0:0|2|")
-    assert begun != ROWS
-    (place / "sacct.out").write_text(f"{HEADER}\n{begun}")
-    answer = f'#!/bin/sh\ncat {place}/sacct.out\nprintf "%s" "{HEADER}\n{ROWS}" >{place}/sacct.out\n'
-    (place / "bin" / "sacct").write_text(answer)
+@pytest.mark.parametrize("kind", ["lines", "one line", "metrics"])
+def test_memory_does_not_grow_with_a_file(place, kind):
+    """A log or table of 24 MiB takes no more than 8 MiB of memory."""
+    table = place / "results" / "a_17" / "metrics.csv"
+    table.parent.mkdir(parents=True)
+    with (table if kind == "metrics" else place / "slurm-17.out").open("a") as file:
+        file.write("epoch,loss\n" if kind == "metrics" else "")
+        for number in range(1, 24 * 2**20 // 80, 2**10):
+            text = {"lines": "x" * 79 + "\n", "one line": "x" * 80, "metrics": "{},0.5" + "0" * 70 + "\n"}[kind]
+            file.write("".join(text.format(number + one) for one in range(2**10)))
+    done = subprocess.run([sys.executable, "-c", MEASURE, "slurm-17.out"], capture_output=True, text=True, check=True)
+    checks, kibibytes = map(int, done.stdout.split())
 
-    assert run("17").returncode == Cause.VERIFIED
+    assert checks > 2
+    assert kibibytes < 8 * 2**10
+
+
+# The log, as Slurm names it
+
+SHOWN = """\
+JobId=17 JobName=x
+   StdOut=/wrong.out
+   UserId=alice(20001) GroupId=alice(20001) MCS_label=N/A
+   StdErr={path}
+   StdIn=/dev/null
+   StdOut={path}
+   Power=
+"""
+"""What `scontrol show job` of Slurm 22.05.8 prints for a job whose name holds a line break, shortened."""
+
+
+@pytest.mark.parametrize("name", ["train-17.out", "logs/17_train.out", "out"])
+def test_scontrol_names_the_log(place, name):
+    """While Slurm remembers the job, its log is found from any folder."""
+    (place / "logs").mkdir()
+    (place / "slurm-17.out").rename(place / name)
+    remember(place, {"JobID": "17"}, scontrol=SHOWN.format(path=place / name))
+    here, elsewhere = run("17"), run("17", folder=place.parent)
+
+    assert here.returncode == elsewhere.returncode == 0, here.stdout + elsewhere.stdout
+    assert f"1 rank in {name}\n" in here.stdout
 
 
 @pytest.mark.parametrize(
-    ("script", "problem"),
+    ("directive", "line", "name"),
     [
-        ("#!/bin/sh\necho 'sacct: error: slurmdbd: no' >&2\nexit 1\n", "sacct: error: slurmdbd: no"),
-        ("#!/bin/sh\nexit 3\n", "sacct ended with status 3"),
-        ("#!/bin/sh\necho nonsense\n", "no column JobID"),
-        ("#!/does/not/exist\n", "this machine has no sacct"),
+        ("--output=%x-%j.out", "sbatch train.sbatch", "train-17.out"),
+        ("-o logs/%j_%x.out # where", "sbatch --parsable -N 1 train.sbatch --output=other", "logs/17_train.out"),
+        ("--output=other", "sbatch --output=%5j.%u train.sbatch", "00017.alice"),
+        ("--output=%A.%N.txt", "sbatch train.sbatch", "17.node1.txt"),
     ],
 )
-def test_a_sacct_that_does_not_work(place, script, problem):
-    """A sacct that fails leaves the state of the job unproven, with its own words."""
-    (place / "bin" / "sacct").write_text(script)
-    done = run("17")
+def test_sacct_names_the_log(place, directive, line, name):
+    """Later, the pattern on the command line or in the script is expanded as Slurm expands it."""
+    (place / "train.sbatch").write_text(f"#!/bin/bash\n#SBATCH {directive}\n\nsrun x\n#SBATCH --output=late\n")
+    (place / "logs").mkdir()
+    (place / "slurm-17.out").rename(place / name)
+    remember(place, {"JobID": "17", "SubmitLine": line})
 
-    assert done.returncode == Cause.NOT_PROVEN
-    assert problem in done.stdout.splitlines()[2]
-
-
-def test_a_file_that_cannot_be_read(place):
-    """A log that cannot be read breaks the verification off with status 1."""
-    folder = place / "results" / "ddp_cpu_17"
-    (folder / "rank_0.log").mkdir(parents=True)
-    done = run("17")
-
-    assert done.returncode == Cause.BROKEN_OFF
-    assert "srunbook verify: broken off: " in done.stderr
+    assert run("17", folder=place.parent).returncode == 0
 
 
-def test_what_files_say_cannot_move_the_cursor():
-    """Control characters out of files are written out, and a bar does not end a cell of the summary."""
-    report = Report("17", None, (Check("world", Outcome.PASSED, "\x1b[2J a|b"),))
+def test_the_logs_of_an_array(place):
+    """Each element has a log of its own, whatever its name, and may be given alone."""
+    (place / "train.sbatch").write_text("#!/bin/bash\n#SBATCH --array=1-2 --output=%A-%a.x\n")
+    (place / "56-1.x").write_text(LINES.format(job=57))
+    (place / "56-2.x").write_text(LINES.format(job=56))
+    line = "sbatch train.sbatch"
+    rows = [{"JobID": f"56_{n}", "JobIDRaw": raw, "SubmitLine": line} for n, raw in ((1, "57"), (2, "56"))]
+    remember(place, *rows)
 
-    assert "\\x1b[2J a|b" in report.text()
-    assert "\\x1b[2J a\\|b" in report.markdown()
-
-
-def test_a_terminal_without_these_characters(place, monkeypatch):
-    """What the encoding of the terminal lacks is escaped."""
-    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
-    (place / "slurm-17.out").write_text(RANK_LINES.replace("framework=torch", "framework=\u6a21"))
-    done = run("17")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\\u6a21-2.13.0" in done.stdout
-
-
-@pytest.mark.parametrize("clusters", ["a,b", "all"])
-def test_several_clusters(place, monkeypatch, clusters):
-    """A number means a job on each of several clusters, so sacct is not asked about all of them at once."""
-    monkeypatch.setenv("SLURM_CLUSTERS", clusters)
-    done = run("17")
-
-    assert done.returncode == Cause.NOT_PROVEN
-    assert "name one cluster" in done.stdout
-    assert not (place / "sacct.asked").exists()
-
-
-def test_nothing_checked_is_not_verified():
-    """A report without a check is not proven."""
-    assert Report("17", None, ()).cause is Cause.NOT_PROVEN
-    assert not Accounting().final
-
-
-def test_the_page_names_every_status():
-    """The table on the page holds each exit status with its meaning, and no other."""
-    page = (ROOT / "docs" / "tools" / "verify.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| (.+?) \|$", page, re.MULTILINE)
-
-    assert rows == [(str(int(cause)), cause.meaning) for cause in Cause]
-
-
-def test_every_status_fits_a_shell():
-    """No status is one that a shell gives to a signal or to a command that is missing."""
-    assert all(0 <= cause < 126 for cause in Cause)
-    assert verify.Cause is Cause
+    assert [run(target).returncode for target in ("56", "56_1", "56_2", "57")] == [0, 0, 0, 0]
 
 
 # The script of the gloo guide
-
-SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
 
 
 def script(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -293,40 +244,32 @@ def script(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", SCRIPT, *arguments], env=own, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture
-def installed(place):
-    """Make an environment in which srunbook is installed; return its folder."""
+def test_the_script_without_srunbook(place):
+    """Without srunbook, the script says where it looked and what to do."""
+    done = script("17")
+
+    assert (done.returncode, done.stdout) == (127, "")
+    assert f"srunbook is missing: it is not on PATH, and not in {place}/torch-env/bin." in done.stderr
+
+
+def test_the_script(place):
+    """The script asks for the guide's files and the backend gloo; without an argument it takes the newest folder."""
     command = place / "env" / "bin" / "srunbook"
     command.parent.mkdir(parents=True)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SRUNBOOK[-1]}" "$@"\n')
     command.chmod(0o755)
-    return str(place / "env")
-
-
-def test_the_script_without_srunbook(place):
-    """Where srunbook is not installed, the script says what is missing, where it looked, and what to do."""
-    done = script("17")
-
-    assert done.returncode == 127
-    assert f"srunbook is missing: it is not on PATH, and not in {place}/torch-env/bin." in done.stderr
-    assert f"{place}/torch-env/bin/pip install" in done.stderr
-    assert done.stdout == ""
-
-
-def test_the_script_passes_on(place, installed):
-    """The script verifies the job with the backend gloo, or the one in BACKEND, and ends with the status of that."""
-    assert script("17", VENV=installed).returncode == Cause.VERIFIED
-    assert script("17", VENV=installed, BACKEND="nccl").returncode == Cause.BACKEND
-    assert script("nowhere", VENV=installed).returncode == Cause.BAD_INPUT
-    assert json.loads(script("--json", "17", VENV=installed).stdout)["job"] == "17"
-
-
-def test_the_script_takes_the_newest_results(place, installed):
-    """Without an argument the folder of the highest job number is taken; without one it says so."""
-    empty = script(VENV=installed)
+    empty = script(VENV=str(place / "env"))
     for number in (9, 17, 10):
         (place / "results" / f"ddp_cpu_{number}").mkdir(parents=True)
+    missing = script(VENV=str(place / "env"))
+    for name in ("timings.csv", "checkpoint_latest.pth"):
+        (place / "results" / "ddp_cpu_17" / name).write_text("x\n")
+    (place / "results" / "ddp_cpu_17" / "metrics.csv").write_text("epoch,train_loss\n1,0.5\n")
 
-    assert empty.returncode == Cause.BAD_INPUT
+    assert (empty.returncode, missing.returncode) == (2, 1)
     assert "there is no results/ddp_cpu_*/ here; give a job id" in empty.stderr
-    assert script(VENV=installed).stdout.startswith("Job 17, results/ddp_cpu_17\n")
+    assert missing.stdout.startswith("Job 17, results/ddp_cpu_17\n")
+    assert "metrics.csv is missing, timings.csv is missing, checkpoint_latest.pth is missing" in missing.stdout
+    assert script("17", VENV=str(place / "env")).returncode == 0
+    assert script("17", VENV=str(place / "env"), BACKEND="nccl").returncode == 1
+    assert json.loads(script("--json", "17", VENV=str(place / "env")).stdout)["job"] == "17"

@@ -4,51 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from srunbook import verify
-
-FORMS = {
-    "ddp_cpu_": verify.ResultsForm(
-        required=("metrics.csv", "timings.csv", "checkpoint_latest.pth"),
-        columns=(
-            "epoch",
-            "train_loss",
-            "val_loss",
-            "val_mae",
-            "val_rmse",
-            "epoch_time_sec",
-            "throughput_samples_per_sec",
-            "data_load_time_sec",
-            "compute_time_sec",
-            "gpu_util_avg",
-            "cpu_util_avg",
-        ),
-        may_be_empty=("gpu_util_avg", "cpu_util_avg"),
-        final=("train_loss", "val_loss", "val_mae", "val_rmse", "throughput_samples_per_sec"),
-    ),
-}
-"""What the job scripts of the guides leave behind, by the beginning of the folder's name.
-
-A file that was never written can only be missed by somebody who expects it, and the name is what a job script gives
-its folder before anything can go wrong. Any other folder is judged by the header of its metrics.csv.
-"""
-
-
-WITH_A_REASON = (
-    verify.Cause.FAILED,
-    verify.Cause.CANCELLED,
-    verify.Cause.TIMEOUT,
-    verify.Cause.OUT_OF_MEMORY,
-    verify.Cause.OTHER_STATE,
-    verify.Cause.RAN_NOTHING,
-    verify.Cause.UNFINISHED,
-    verify.Cause.PENDING,
-)
-"""Causes behind which there is another one, that `srunbook explain` may find."""
+from srunbook.cli._speaking import say
+from srunbook.verify import TargetError, verify
 
 
 @click.command(
@@ -58,12 +19,20 @@ WITH_A_REASON = (
 Example:
   srunbook verify 17
   srunbook verify 56_3
+  srunbook verify --log train.log 17
   srunbook verify --backend gloo results/ddp_cpu_17
 
 \b
-Exit status: 0 if every check passed, 3 if one could not be made,
-2 for bad input, and a status of its own for each cause of a failure.
+Exit status: 0 passed, 1 failed, 3 not proven, 2 wrong usage.
 """,
+)
+@click.option(
+    "--log",
+    "logs",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A log of the job, in place of those that Slurm names. May be repeated.",
 )
 @click.option("--backend", metavar="NAME", help="Backend of all ranks, such as gloo. [default: the one they agree on]")
 @click.option(
@@ -71,53 +40,24 @@ Exit status: 0 if every check passed, 3 if one could not be made,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.argument("target", metavar="JOBID|RESULTS_DIR")
-def command(target: str, backend: str | None, require: tuple[str, ...], as_json: bool) -> None:
-    """Prove from what a job left behind that it did what it should.
+def command(target: str, logs: tuple[Path, ...], backend: str | None, require: tuple[str, ...], as_json: bool) -> None:
+    """Check that a finished job did its work.
 
-    Run this in the folder where you submitted job JOBID. Of an array each element is judged, or one, as in 56_3; of a
+    Run this in the folder where you submitted job JOBID. Of an array each element is checked, or one, as in 56_3; of a
     heterogeneous job each component, or one, as in 56+1. Once the job has ended, its folder of results gets
     EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show, as a host's name in ASCII
+            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show
     try:
-        for name in require:
-            if Path(name).name != name:
-                raise verify.TargetError(f"--require {name}: give the name of a file in the folder of results, no path")
-        artefacts = verify.collect(target)
-        report = verify.judge(artefacts, backend=backend, form=lambda part: _form(part, require))
-    except verify.TargetError as error:
-        _say(str(error))
-        sys.exit(verify.Cause.BAD_INPUT)
-    except OSError as error:
-        _say(f"broken off: {error}")
-        sys.exit(verify.Cause.BROKEN_OFF)
+        report = verify(target, logs=logs, backend=backend, require=require)
+    except TargetError as error:
+        say("verify", str(error))
+        sys.exit(2)
     click.echo(report.json() if as_json else report.text(), nl=False)
-    if report.cause in WITH_A_REASON and artefacts.job:
-        _say(f"to find out why: srunbook explain {artefacts.job}")
-    for part, judged in zip(artefacts.parts or [artefacts], report.parts or [report], strict=True):
-        if part.results is not None and judged.ended:
-            _keep(part, judged, part.results)
-    sys.exit(report.cause)
-
-
-def _form(artefacts: verify.Artefacts, require: tuple[str, ...]) -> verify.ResultsForm:
-    """Choose the form of a folder by its name, or by a header that is that of a guide; add the files asked for."""
-    name = artefacts.results.resolve().name if artefacts.results else ""
-    known = (form for start, form in FORMS.items() if name.startswith(start) or artefacts.header == form.columns)
-    form = next(known, verify.ResultsForm())
-    return replace(form, required=tuple(dict.fromkeys([*form.required, *require])))
-
-
-def _keep(artefacts: verify.Artefacts, report: verify.Report, folder: Path) -> None:
-    """Write the summaries into the folder of results; someone else's folder cannot be written, which is no fault."""
     try:
-        verify.write_accounting(artefacts)
-        report.write_summary(folder)
-    except OSError as error:
-        _say(f"no summary was written: {error}")
-
-
-def _say(text: str) -> None:
-    click.echo(f"srunbook verify: {verify.printable(text)}", err=True)
+        report.write()
+    except OSError as error:  # somebody else's folder
+        say("verify", f"no summary was written: {error}")
+    sys.exit(report.verdict.status)

@@ -1,9 +1,9 @@
-"""Tell what a verification found: as text, Markdown and JSON."""
+"""The result of a verification, as text, Markdown and JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -11,17 +11,23 @@ from typing import Any
 
 from srunbook._files import write_whole
 from srunbook._text import printable
-from srunbook.verify._causes import NOT_OVER, Cause
+from srunbook.slurm import Accounting
 
+SACCT_SUMMARY = "sacct_summary.txt"
 SUMMARY = "EXECUTION_SUMMARY.md"
 
 
-class Outcome(Enum):
-    """What came of a check. What could not be checked has not passed."""
+class Verdict(Enum):
+    """The verdict on a check, or on a job. Its `status` is the exit status of the command."""
 
     PASSED = "passed"
-    FAILED = "FAILED"
+    FAILED = "failed"
     NOT_PROVEN = "not proven"
+
+    @property
+    def status(self) -> int:
+        """Return the exit status."""
+        return {"passed": 0, "failed": 1, "not proven": 3}[self.value]
 
 
 @dataclass(frozen=True)
@@ -29,154 +35,127 @@ class Check:
     """One check.
 
     Args:
-        name: What was looked at.
-        outcome: What came of it.
-        evidence: What was found, and where it was not that, what was expected.
-        cause: Why it failed; None where it did not.
-        next_step: What to do now, where it did not pass.
+        name: What was checked.
+        verdict: Its verdict.
+        evidence: What was found.
+        hint: What to do next; empty if the check passed.
     """
 
     name: str
-    outcome: Outcome
+    verdict: Verdict
     evidence: str
-    cause: Cause | None = None
-    next_step: str = ""
+    hint: str = ""
 
 
 def passed(name: str, evidence: str) -> Check:
     """Make a check that passed."""
-    return Check(name, Outcome.PASSED, evidence)
+    return Check(name, Verdict.PASSED, evidence)
 
 
-def failed(name: str, cause: Cause, evidence: str, next_step: str) -> Check:
+def failed(name: str, evidence: str, hint: str) -> Check:
     """Make a check that failed."""
-    return Check(name, Outcome.FAILED, evidence, cause, next_step)
+    return Check(name, Verdict.FAILED, evidence, hint)
 
 
-def not_proven(name: str, evidence: str, next_step: str = "") -> Check:
-    """Make a check that proved nothing either way."""
-    return Check(name, Outcome.NOT_PROVEN, evidence, None, next_step)
+def not_proven(name: str, evidence: str, hint: str) -> Check:
+    """Make a check that nothing decides."""
+    return Check(name, Verdict.NOT_PROVEN, evidence, hint)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a verification found.
+    """All checks of a job.
 
     Args:
-        job: Number of the job, or None where nothing names it.
-        results: Folder of results, or None where the job has none.
-        checks: The checks, in the order in which they were made.
-        final: Metrics of the last epoch, by column.
-        ended: Whether the job has ended, as far as is known.
-        parts: The report of each element of an array, each of which is a check of this one; nothing for other jobs.
+        job: Number of the job, or None if nothing names it.
+        checks: The checks.
+        results: Its folders of results.
+        accounting: What Slurm says about it.
+        parts: The report of each element of an array; `checks` then has one line for each.
     """
 
     job: str | None
-    results: str | None
-    checks: tuple[Check, ...]
-    final: Mapping[str, float] = field(default_factory=dict)
-    ended: bool = True
-    parts: tuple[Report, ...] = ()
+    checks: Sequence[Check]
+    results: Sequence[Path] = ()
+    accounting: Accounting = field(default_factory=Accounting)
+    parts: Sequence[Report] = ()
 
     @property
-    def cause(self) -> Cause:
-        """Return the cause of the first check that failed; it explains those below it.
-
-        What has failed weighs more than what has not ended.
-        """
-        found = sorted((check.cause for check in self.checks if check.cause is not None), key=NOT_OVER.__contains__)
-        if found:
-            return found[0]
-        proven = bool(self.checks) and all(check.outcome is Outcome.PASSED for check in self.checks)
-        return Cause.VERIFIED if proven else Cause.NOT_PROVEN
+    def verdict(self) -> Verdict:
+        """Return the worst verdict of its checks."""
+        found = {check.verdict for check in self.checks}
+        if Verdict.FAILED in found:
+            return Verdict.FAILED
+        return Verdict.PASSED if found == {Verdict.PASSED} else Verdict.NOT_PROVEN
 
     @property
     def conclusion(self) -> str:
-        """Sum it up in one sentence."""
-        counts = [
-            f"{number} {outcome.value}"
-            for outcome in Outcome
-            if (number := sum(check.outcome is outcome for check in self.checks))
-        ]
-        return f"{', '.join(counts)}: {self.cause.meaning} (status {int(self.cause)})"
+        """Return the verdict in a sentence."""
+        number = sum(check.verdict is self.verdict for check in self.checks)
+        what = {
+            Verdict.PASSED: "every check passed",
+            Verdict.FAILED: f"{number} of {len(self.checks)} checks failed",
+            Verdict.NOT_PROVEN: f"{number} of {len(self.checks)} checks could not be decided",
+        }[self.verdict]
+        return f"{self.verdict.value}: {what} (status {self.verdict.status})"
+
+    def as_check(self) -> Check:
+        """Return the first check that decides the verdict, named after the job."""
+        deciding = next((check for check in self.checks if check.verdict is self.verdict), None)
+        if self.verdict is Verdict.PASSED or deciding is None:
+            return Check(self.job or "", self.verdict, self.conclusion)
+        return Check(self.job or "", self.verdict, f"{deciding.name}: {deciding.evidence}", deciding.hint)
 
     def text(self) -> str:
-        """Return a table for the terminal, with the next step under each check that did not pass."""
-        names = [printable(check.name) for check in self.checks]
-        width = max(map(len, names), default=0)
+        """Return a table for the terminal; the line below a check that did not pass says what to do."""
+        width = max((len(check.name) for check in self.checks), default=0)
         lines = [self._title(), ""]
-        for check, name in zip(self.checks, names, strict=True):
-            lines.append(f"{check.outcome.value:10}  {name:{width}}  {printable(check.evidence)}")
-            if check.next_step:
-                lines.append(f"{'':10}  {'':{width}}  next: {printable(check.next_step)}")
+        for check in self.checks:
+            word = "FAILED" if check.verdict is Verdict.FAILED else check.verdict.value
+            lines.append(f"{word:10}  {printable(check.name):{width}}  {printable(check.evidence)}")
+            lines += [f"{'':10}  {'':{width}}  next: {printable(check.hint)}"] if check.hint else []
         return "\n".join([*lines, "", self.conclusion, ""])
 
     def markdown(self) -> str:
         """Return the text of EXECUTION_SUMMARY.md."""
-        lines = [f"# {self._title()}", "", f"{self.conclusion[:1].upper()}{self.conclusion[1:]}.", ""]
-        lines += ["| check | outcome | what was found |", "|---|---|---|"]
+        lines = [f"# {self._title()}", "", f"{self.conclusion.capitalize()}.", ""]
+        lines += ["| check | verdict | what was found |", "|---|---|---|"]
         for check in self.checks:
-            lines.append(f"| {_cell(check.name)} | {check.outcome.value} | {_cell(check.evidence)} |")
-        steps = [check for check in self.checks if check.next_step]
-        if steps:
-            lines += ["", "## What to do next", ""]
-            lines += [f"- {printable(check.name)}: {printable(check.next_step)}" for check in steps]
-        if self.final:
-            lines += ["", "## The last epoch", "", "| metric | value |", "|---|---|"]
-            lines += [f"| {_cell(name)} | {value:g} |" for name, value in self.final.items()]
-        command = printable(f"srunbook verify {self.job or self.results}")
-        return "\n".join([*lines, "", f"Written by `{command}`.", ""])
+            evidence = f"{check.evidence}; {check.hint}" if check.hint else check.evidence
+            cells = [printable(cell).replace("|", "\\|") for cell in (check.name, check.verdict.value, evidence)]
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join([*lines, ""])
 
     def json(self) -> str:
-        """Return the same for programs: valid JSON in ASCII, whatever the texts hold."""
+        """Return the same for programs, in ASCII."""
         return json.dumps(self._object(), indent=2) + "\n"
 
     def _object(self) -> dict[str, Any]:
-        checks: list[dict[str, Any]] = [
-            {
-                "name": _encodable(check.name),
-                "outcome": check.outcome.name.lower(),
-                "evidence": _encodable(check.evidence),
-                "cause": None if check.cause is None else check.cause.name,
-                "next": _encodable(check.next_step) or None,
-            }
+        checks = [
+            {"name": check.name, "verdict": check.verdict.value, "evidence": check.evidence, "hint": check.hint}
             for check in self.checks
         ]
         return {
-            "job": None if self.job is None else _encodable(self.job),
-            "results": None if self.results is None else _encodable(self.results),
-            "status": int(self.cause),
-            "cause": self.cause.name,
-            "meaning": self.cause.meaning,
+            "job": self.job,
+            "verdict": self.verdict.value,
+            "status": self.verdict.status,
+            "results": [str(folder) for folder in self.results],
             "checks": checks,
-            "final": {_encodable(name): value for name, value in self.final.items()},
             "parts": [part._object() for part in self.parts],
         }
 
-    def write_summary(self, folder: Path) -> bool:
-        """Write EXECUTION_SUMMARY.md whole into the folder of results; return whether it changed."""
-        return write_whole(folder / SUMMARY, self.markdown())
+    def write(self) -> None:
+        """Write EXECUTION_SUMMARY.md and sacct_summary.txt into the folders of results of a job that has ended.
+
+        Raises:
+            OSError: A folder cannot be written.
+        """
+        for part in self.parts:
+            part.write()
+        for folder in self.results if self.accounting.final else ():
+            write_whole(folder / SUMMARY, self.markdown().encode("utf-8", errors="replace"))
+            if self.accounting.source == "sacct":
+                write_whole(folder / SACCT_SUMMARY, self.accounting.text)
 
     def _title(self) -> str:
-        return printable(", ".join(filter(None, [f"Job {self.job}" if self.job else "", self.results or ""])))
-
-
-def as_check(report: Report) -> Check:
-    """Return a report as one check: what decided about it, and what to do."""
-    deciding = next((check for check in report.checks if check.cause is report.cause), None)
-    deciding = deciding or next((check for check in report.checks if check.outcome is not Outcome.PASSED), None)
-    if deciding is None or report.cause is Cause.VERIFIED:
-        return passed(report.job or "", report.conclusion)
-    outcome = Outcome.NOT_PROVEN if report.cause is Cause.NOT_PROVEN else Outcome.FAILED
-    cause = None if report.cause is Cause.NOT_PROVEN else report.cause
-    evidence = f"{deciding.name}: {deciding.evidence}"
-    return Check(report.job or "", outcome, evidence, cause, deciding.next_step or f"srunbook verify {report.job}")
-
-
-def _cell(text: str) -> str:
-    return printable(text).replace("|", "\\|")
-
-
-def _encodable(text: str) -> str:
-    """Escape bytes of a name that are not UTF-8, which Python keeps as halves of a character."""
-    return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
+        return printable(", ".join([*([f"Job {self.job}"] if self.job else []), *map(str, self.results)]))
