@@ -24,9 +24,8 @@ def known() -> dict[str, Any]:
         "schema": generate.schema()["properties"],
         "sites": {name: dict(sites.read(name)) for name in sites.names()},
         "other_words": OTHER_WORDS,
-        "unseen": made["unseen"],
+        "control": made["control"],
         "contradictions": made["contradictions"],
-        "limits": made["limits"],
     }
 
 

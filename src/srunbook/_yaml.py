@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import reprlib
 import stat
 from collections.abc import Mapping
@@ -20,7 +19,10 @@ from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from srunbook._yaml_limits import MalformedError, refuse_excess
+
+class MalformedError(ValueError):
+    """A configuration file cannot be read; the message is one line that names the place and what is expected."""
+
 
 MAX_BYTES = 1 << 20
 """Size of a configuration file, at most."""
@@ -38,12 +40,8 @@ _short.maxlevel = 2
 
 
 def shown(value: Any) -> str:
-    r"""Show a value in a message: short, on one line, with letters that look like ASCII but are not by their numbers.
-
-    >>> print(shown("nodes"), shown("n\N{CYRILLIC SMALL LETTER O}des"), shown("\N{LATIN SMALL LETTER E WITH ACUTE}.py"))
-    'nodes' 'n\u043edes' 'é.py'
-    """
-    return re.sub("[\u0370-\u052f\uff00-\uffef]", lambda letter: ascii(letter[0])[1:-1], _short.repr(value))
+    """Show a value in a message: short and on one line."""
+    return _short.repr(value)
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,8 @@ def read_document(path: Path) -> Document:
         Its values, with the line of each key.
 
     Raises:
-        MalformedError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, has more than 10,000
-            keys and values, or does not hold a mapping.
+        MalformedError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a
+            mapping.
     """
     try:
         # Without O_NONBLOCK the system would wait here for somebody to write into a pipe.
@@ -111,13 +109,12 @@ def parse_document(text: str, place: str) -> Document:
         place: What messages call it.
 
     Raises:
-        MalformedError: It is not YAML, too much of it, or not a mapping.
+        MalformedError: It is not YAML, or not a mapping.
 
     >>> parse_document("nodes: 4\ntime_limit: 12:00:00\n", "a.yaml").values
     {'nodes': 4, 'time_limit': '12:00:00'}
     """
     try:
-        refuse_excess(text, place)
         yaml = YAML(typ="safe", pure=True)
         root = yaml.compose(io.StringIO(text))
         check(root, place, yaml.constructor)
@@ -133,6 +130,8 @@ def parse_document(text: str, place: str) -> Document:
         raise MalformedError(f"{place}:{line}: not YAML: {clipped(reason)}") from None
     except MalformedError:
         raise
+    except RecursionError:
+        raise MalformedError(f"{place}: lists and mappings lie too deep in each other") from None
     except (ValueError, TypeError) as error:
         raise MalformedError(f"{place}: cannot be read as YAML: {clipped(str(error))}") from None
     if values is None:

@@ -129,14 +129,14 @@ def test_copy_and_download(open_page):
 
 
 WRONG = [
-    ("partition", 'gpu"; touch owned', "letters, digits, dots, dashes", 'partition: "compute"'),
+    ("partition", 'gpu"; touch owned', "without blanks, quotes", 'partition: "compute"'),
     ("nodes", "two", "Number of nodes, 1 to 10000", "nodes: 4"),
-    ("time_limit", "2 hours", "hours, minutes and seconds", 'time_limit: "02:00:00"'),
+    ("time_limit", "2 hours", "hours:minutes:seconds", 'time_limit: "02:00:00"'),
     ("script", "", "no program is named", "script: train.py"),
     ("arguments", "--name 'my run", "is not closed", "--name 'my run'"),
     ("container_image", "", "Apptainer image", 'container_image: "$JAX_IMAGE"'),
     ("env_vars", "OMP", "Write NAME=VALUE", "OMP_NUM_THREADS=8"),
-    ("env_vars", "PATH=/tmp", "the shell sets it", "PATH"),
+    ("env_vars", "PATH=/tmp", "replaces all of it", "PATH"),
     ("processes_per_node", "3", "cannot share 16 CPUs evenly", "cpus_per_node: 15"),
 ]
 

@@ -220,13 +220,13 @@ def test_a_wrong_value_says_what_is_allowed(open_page):
     panel = open_panel(page)
     panel.get_by_label("Partition", exact=True).fill("batch; rm -rf /")
     panel.get_by_label("GPUs of a node").fill("four")
-    panel.get_by_label("Network interface").fill("^docker")
+    panel.get_by_label("Network interface").fill("ib0 ib1")
     panel.get_by_role("button", name="Fit the scripts").click()
     partition = panel.locator("#fit-partition-problem").inner_text()
 
     assert panel.is_visible()
     assert 'Example: partition: "compute"' in partition
-    assert "a number from 1 to 99" in panel.locator("#fit-gpus-problem").inner_text()
+    assert "GPUs on each node: a number" in panel.locator("#fit-gpus-problem").inner_text()
     assert 'Example: network_interface: "ib0"' in panel.locator("#fit-network_interface-problem").inner_text()
     assert panel.get_by_label("Partition", exact=True).get_attribute("aria-invalid") == "true"
     assert page.evaluate("document.activeElement.name") == "partition"

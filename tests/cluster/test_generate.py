@@ -146,6 +146,38 @@ def test_slurm_takes_profiles_and_examples(site: State, tmp_path: Path) -> None:
     assert refused == ""
 
 
+SHOWN = [
+    ({"account": "abc@a100"}, "Account=abc@a100 "),
+    ({"account": "es/x"}, "Account=es/x "),
+    ({"time_limit": "0-02:40"}, "TimeLimit=02:40:00 "),
+    ({"memory_per_node": "0"}, "MinMemoryNode=0 "),
+    ({"output": "/tmp/%x-a.log"}, "StdOut=/tmp/train-a.log"),
+    ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gpus-per-node"}, "gpu:a100:4"),
+    ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gres"}, "gpu:a100:4"),
+    ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gpus-per-task"}, "gpu:a100:1"),
+]
+"""Settings that sites use, and how `scontrol show job` shows them."""
+
+
+def test_settings_are_shown_unchanged(site: State, tmp_path: Path) -> None:
+    """Slurm takes what sites use, and shows it as it was given."""
+    for account in ("abc@a100", "es/x"):
+        for words in (("account", account), ("user", cluster.USER, f"account={account}")):
+            made = cluster.capture(site, ["sacctmgr", "-i", "add", *words], user=None)
+            assert made.returncode == 0, made.stderr
+    size = {"script": "train.py", "nodes": 1, "cpus_per_node": 8}
+    for number, (values, shown) in enumerate(SHOWN):
+        script = tmp_path / f"{number}.sbatch"
+        script.write_text(rendered(**size, **values), encoding="utf-8")
+        folder = cluster.stage(site, script)
+        held = cluster.capture(site, ["sbatch", "--hold", "--parsable", script.name], folder=folder)
+        assert held.returncode == 0, held.stderr
+        job = held.stdout.strip()
+
+        assert shown in cluster.capture(site, ["scontrol", "show", "job", job]).stdout
+        assert cluster.capture(site, ["scancel", job]).returncode == 0
+
+
 def test_program_gets_what_was_given(slurm: State, tmp_path: Path) -> None:
     """Through sbatch and srun, each task gets the arguments and the environment as given, and is told its rank."""
     (tmp_path / "show.py").write_text(SHOW, encoding="utf-8")

@@ -12,8 +12,7 @@ from typing import Any
 
 from srunbook import generate, sites
 from srunbook.generate import JobError, JobSpecification, Layer
-from srunbook.generate._patterns import CONTROL
-from srunbook.generate._schema import choices
+from srunbook.generate._specification import CONTROL, choices
 
 SEED = 20261120
 
@@ -43,7 +42,7 @@ HOSTILE = [
         ",",
     ),
 ]
-FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028", "\u202e"]
+FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028"]
 
 SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT")
 ALNUM = string.ascii_letters + string.digits
@@ -136,6 +135,8 @@ class Chance:
 
     def time(self) -> str:
         """Draw a time limit, in each of its forms."""
+        if self.often(0.2):
+            return self.random.choice(["30", "30:00", "0-02", "0-02:40"])
         day = self.random.choice(["", "", f"{self.random.randint(0, 999)}-"])
         hours = self.random.choice([self.random.randint(0, 12), 23 if day else self.random.randint(0, 999)])
         form = self.random.choice(["", "02"])
@@ -155,7 +156,7 @@ class Chance:
 
     def variables(self) -> dict[str, str]:
         """Draw environment variables."""
-        first = string.ascii_letters + "_"
+        first = string.ascii_letters  # `_` alone belongs to bash
         return {self.letters(first, ALNUM + "_", 128): self.text() for _ in range(self.random.randint(1, 4))}
 
     def processes(self, gpus: int) -> int:
@@ -232,6 +233,10 @@ class Chance:
         """Draw a configuration as somebody might write it: mostly allowed, with hostile texts, and sometimes wrong."""
         framework = self.random.choice([*choices("framework"), "jax"])
         made = {"script": self.program(), "framework": framework, **self.size(framework), **self.others()}
+        if made.get("platform") == "gpu" and self.often(0.4):
+            made["gpu_option"] = self.random.choice(choices("gpu_option"))
+        if framework == "torchrun" and self.often(0.3):
+            made |= {"older_torchrun": True, "signal": "TERM@120"}
         if self.often(self.capacity.wrong):
             name = self.random.choice(list(JobSpecification.model_fields))
             anything = [*FATAL, self.text(), self.random.randint(-(10**6), 10**6), 0.5, None, True]

@@ -136,7 +136,6 @@ def test_in_place_changes_nothing_that_fits(here):
         (("job.sbatch", "--cluster", "nowhere"), 2, "'nowhere'"),
         (("job.sbatch", "--set", "partition=a b"), 2, "partition is 'a b'"),
         (("job.sbatch", "--set", "partition=a#b"), 2, "partition is 'a#b'"),
-        (("job.sbatch", "--set", "virtual_environment=$(id)"), 2, "virtual_environment is '$(id)'"),
         (("job.sbatch", "--set", "partitions=a"), 2, "did you mean partition"),
         (("-", "--config", "my.yaml", "--in-place"), 2, "standard input"),
         (("job.sbatch", "--config", "my.yaml", "--in-place", "--diff"), 2, "--diff"),

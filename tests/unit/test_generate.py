@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import get_args
 
 import jsonschema
 import pytest
@@ -12,10 +12,11 @@ import pytest
 from srunbook import generate, sites
 from srunbook._connections import OTHER_FILES
 from srunbook.generate import JobError, JobSpecification, Layer
-from srunbook.generate._schema import choices
+from srunbook.generate._specification import choices
 
 ROOT = Path(__file__).resolve().parents[2]
 MINIMUM = {"nodes": 2, "cpus_per_node": 8, "script": "train.py"}
+GPU = {"platform": "gpu", "gpus_per_node": 4}
 
 
 def specified(**values) -> JobSpecification:
@@ -23,11 +24,62 @@ def specified(**values) -> JobSpecification:
     return generate.specify(Layer("here", {**MINIMUM, **values})).specification
 
 
-def refusal(text: str, *more: Layer) -> str:
+def directives(**values) -> list[str]:
+    """Return the directives of a job's script."""
+    lines = generate.render(specified(**values)).splitlines()
+    return [line.split("  #")[0].rstrip() for line in lines if line.startswith("#SBATCH")]
+
+
+def refusal(text: str) -> str:
     """Return what a configuration file is told; nodes, CPUs and program come from elsewhere."""
     with pytest.raises(JobError) as caught:
-        generate.specify(Layer("profile", MINIMUM), generate.parse_config(text, "a.yaml"), *more)
+        generate.specify(Layer("profile", MINIMUM), generate.parse_config(text, "a.yaml"))
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "directive"),
+    [
+        ({"account": "abc@a100"}, "--account=abc@a100"),
+        ({"account": "es/x"}, "--account=es/x"),
+        ({"account": "äö"}, "--account=äö"),
+        ({"partition": "a,b-c"}, "--partition=a,b-c"),
+        ({"qos": "gpu_4h+"}, "--qos=gpu_4h+"),
+        ({"constraint": "[a100*2|h100]&!old"}, "--constraint=[a100*2|h100]&!old"),
+        ({"name": "a(b):c@2"}, "--job-name=a(b):c@2"),
+        ({"memory_per_node": "0", "memory_per_cpu": None}, "--mem=0"),
+        ({"memory_per_cpu": "4000"}, "--mem-per-cpu=4000"),
+        ({"memory_per_node": "16gb"}, "--mem=16gb"),
+        *(
+            ({"time_limit": form}, f"--time={form}")
+            for form in ("30", "30:00", "02:00:00", "0-02", "0-02:40", "1-12:00:00", "UNLIMITED", "0")
+        ),
+        *(({"signal": form}, f"--signal={form}") for form in ("TERM", "SIGUSR1@60", "B:USR1@120", "KILL@0")),
+        *(
+            ({"output": form}, f"--output={form}")
+            for form in ("/scratch/me/%x-%j.out", "runs/%A_%a.out", "a/b/%j", "%N.log", "../%j.out")
+        ),
+        ({"output": "logs/%x_%j.out"}, "--output=%x_%j.out"),
+        ({**GPU}, "--gpus-per-node=4"),
+        ({**GPU, "gpus_per_node": "a100:4"}, "--gres=gpu:a100:4"),
+        ({**GPU, "gpu_option": "gres"}, "--gres=gpu:4"),
+        ({**GPU, "gpus_per_node": "2080ti:4", "gpu_option": "gpus-per-node"}, "--gpus-per-node=2080ti:4"),
+        ({**GPU, "gpu_option": "gpus-per-task"}, "--gpus-per-task=1"),
+        ({**GPU, "gpus_per_node": "a100:4", "gpu_option": "gpus-per-task"}, "--gpus-per-task=a100:1"),
+        ({**GPU, "gpu_option": "gpus-per-task", "framework": "torchrun"}, "--gpus-per-task=4"),
+    ],
+)
+def test_what_slurm_takes_is_passed_on(values, directive):
+    """Whatever Slurm accepts reaches it unchanged."""
+    assert f"#SBATCH {directive}" in directives(**values)
+
+
+def test_gpus_of_whole_nodes_are_not_asked_for():
+    """Where the partition gives whole nodes the script asks for no GPUs, and still starts a process for each."""
+    lines = directives(**GPU, gpu_option="none")
+
+    assert not any("gpu" in line or "gres" in line for line in lines)
+    assert "#SBATCH --ntasks-per-node=4" in lines
 
 
 @pytest.mark.parametrize(
@@ -41,20 +93,9 @@ def test_profiles(name, nodes, cpus, devices):
     assert (one.nodes, one.cpus_per_node, one.devices) == (nodes, cpus, devices)
 
 
-def test_names_of_profiles_and_sites_are_those_that_are_allowed():
-    """The fields profile and cluster allow the profiles and the sites that there are, and the schema names them."""
-    known = generate.schema()["properties"]
-
-    assert choices("profile") == list(generate.PROFILES)
-    assert choices("cluster") == list(sites.names())
-    assert known["profile"]["anyOf"][0]["enum"] == choices("profile")
-    assert known["cluster"]["anyOf"][0]["enum"] == choices("cluster")
-    assert get_args(JobSpecification.model_fields["framework"].annotation) == ("jax", "torchrun", "lightning", "gloo")
-
-
 @pytest.mark.parametrize("name", sites.names())
-@pytest.mark.parametrize("profile", generate.PROFILES)
 @pytest.mark.parametrize("framework", choices("framework"))
+@pytest.mark.parametrize("profile", ["debug", "production"])
 def test_sites_and_profiles_fit_each_other(name, profile, framework):
     """Each profile goes with each site and framework; gloo alone refuses sites with GPUs."""
     layer = Layer("here", {"cluster": name, "profile": profile, "framework": framework, "script": "train.py"})
@@ -63,22 +104,6 @@ def test_sites_and_profiles_fit_each_other(name, profile, framework):
             generate.specify(layer)
     else:
         assert generate.specify(layer).specification.nodes == generate.PROFILES[profile]["nodes"]
-
-
-def test_raven_has_its_own_settings():
-    """On Raven a job has four A100 of a node, 18 CPUs for each and 500 GB, and waits for faster nodes only if told."""
-    layer = Layer("here", {"cluster": "raven", "framework": "lightning", "nodes": 2, "script": "train.py"})
-    lines = generate.render(generate.specify(layer).specification).splitlines()
-    options = {line.split("  #")[0].rstrip() for line in lines if line.startswith("#SBATCH")}
-
-    assert {
-        "#SBATCH --nodes=2",
-        "#SBATCH --ntasks-per-node=4",
-        "#SBATCH --cpus-per-task=18",
-        "#SBATCH --gres=gpu:a100:4",
-        "#SBATCH --mem=500000M",
-    } <= options
-    assert not any("--constraint" in option for option in options)
 
 
 def test_fields_of_the_older_guide():
@@ -114,82 +139,53 @@ modules_to_load:
         ("nodes: banana", ["a.yaml:1: nodes is 'banana'", "1 to 10000", "nodes: 4"]),
         ("\n\nnodes: 0", ["a.yaml:3: nodes is 0"]),
         ("nodes: true", ["nodes is True"]),
-        ("nodes: 2.0", ["nodes is 2.0"]),
-        ('nodes: "2"', ["without quotes"]),
+        ("nodes:\n", ["nodes is missing", "--profile"]),
         ("node: 2", ["a.yaml:1: unknown key 'node'", "did you mean nodes?"]),
         ("partition: a\ntime: 01:00:00", ["a.yaml:2", "did you mean time_limit?"]),
         ("mem-per-cpu: 8G", ["did you mean memory_per_cpu?"]),
         ("xyzzy: 1", ["the keys are script, arguments"]),
         ("1: 2", ["unknown key 1"]),
-        ("node:\n", ["a.yaml:1: unknown key 'node'"]),
-        ("memory_per_cpu: 8GB", ["a.yaml:1: memory_per_cpu is '8GB'", 'memory_per_cpu: "8G"']),
-        ("memory_per_cpu: 8", ["memory_per_cpu is 8"]),
-        ("memory_per_cpu: 0G", ["memory_per_cpu is '0G'"]),
-        ("time_limit: 43200", ["a.yaml:1: time_limit is 43200", "in quotes", "02:00:00"]),
-        ("time_limit: 90", ["time_limit is 90", "seconds or minutes"]),
-        ("time_limit: 12:60:00", ["time_limit is '12:60:00'"]),
-        ("time_limit: '12:00'", ["time_limit is '12:00'"]),
-        ("time_limit: 00:00:00", ["time_limit '00:00:00'", "no time at all"]),
+        ("memory_per_cpu: 8 GB", ["a.yaml:1: memory_per_cpu is '8 GB'", 'memory_per_cpu: "8G"']),
+        ("memory_per_node: 0", ["memory_per_node is 0", "Put it in quotes"]),
+        ("time_limit: 43200", ["time_limit is 43200", "Put it in quotes", "02:00:00"]),
+        ("time_limit: 2h", ["time_limit is '2h'", "days-hours"]),
+        ("account: 2023", ["account is 2023", "Put it in quotes"]),
+        ("name: 2026-01-01", ["name is datetime.date", "Put it in quotes"]),
+        ("modules_to_load: [2023]", ["modules_to_load[0] is 2023", "Put it in quotes"]),
+        ("modules_to_load:\n- gcc\n- a b", ["a.yaml:3: modules_to_load[1] is 'a b'"]),
+        ("modules_to_load: gcc", ["modules_to_load is 'gcc'", "a list of names"]),
+        ("arguments: [a, 3]", ["arguments[1] is 3", "Put it in quotes"]),
+        ('env_vars:\n  A: "1"\n  B: 2', ["a.yaml:3: env_vars.B is 2", "Put it in quotes"]),
+        ("env_vars:\n  A B: x", ["a.yaml:2: 'A B' in env_vars is not a name"]),
+        ("env_vars:\n  PATH: /x", ["a.yaml:2: the variable PATH", "replaces all of it"]),
+        ("env_vars: {RANK: '3'}", ["RANK", "for each process"]),
+        ("env_vars: {JAX_NUM_CPU_DEVICES: '3'}", ["see devices_per_process"]),
+        ("env_vars: {IMAGE: '3'}", ["the script uses that name"]),
         ("platform: tpu", ["platform is 'tpu'", "cpu or gpu"]),
         ("profile: mediun", ["Did you mean medium?"]),
-        ("framework: jaxx", ["Did you mean jax?"]),
-        ('name: "a\\n#SBATCH --nodes=9"', ["a.yaml:1: name is", "control character"]),
-        ('partition: "a\\tb"', ["partition is 'a\\tb'", "control character"]),
-        ('arguments: [a, "b\\u2028c"]', ["a.yaml:1: arguments[1] is"]),
-        ("arguments: [a, 3]", ["arguments[1] is 3", "in quotes"]),
-        ("arguments: --epochs 3", ["arguments is '--epochs 3'"]),
-        ('env_vars:\n  A: "1"\n  B: 2', ["a.yaml:3: env_vars.B is 2", "in quotes"]),
-        ("env_vars:\n  A B: x", ["a.yaml:2: 'A B' in env_vars is not a name"]),
-        ("env_vars:\n  PATH: /x", ["a.yaml:2: the variable PATH", "the shell sets it"]),
-        ("env_vars: {SLURM_NTASKS: '3'}", ["SLURM_NTASKS", "Slurm sets it"]),
-        ("env_vars: {RANK: '3'}", ["RANK", "for each process"]),
-        ("env_vars: {JAX_NUM_CPU_DEVICES: '3'}", ["JAX_NUM_CPU_DEVICES", "see devices_per_process"]),
-        ("env_vars: {SRUN_ARGS: '3'}", ["SRUN_ARGS", "the script uses"]),
-        ("env_vars: [A]", ["env_vars is ['A']"]),
-        ("modules_to_load: gcc", ["modules_to_load is 'gcc'"]),
-        ("modules_to_load:\n- gcc\n- a; rm -r x", ["a.yaml:3: modules_to_load[1] is 'a; rm -r x'"]),
-        ("coordinator_port: 80", ["coordinator_port is 80", "1024 to 65535"]),
-        ("output: logs/svgd.out", ["output is 'logs/svgd.out'", "%j"]),
-        ("output: /scratch/logs/%j.out", ["output is"]),
-        ("output: ../%j.out", ["output is"]),
-        ("signal: USR1", ["signal is 'USR1'", "USR1@120"]),
-        ("signal: KILL@60", ["signal is 'KILL@60'"]),
-        ("signal: USR1@65536\ntime_limit: 7-00:00:00", ["a.yaml:1: signal is 'USR1@65536'", "1 to 65535", "USR1@120"]),
-        ("signal: USR1@0", ["signal is 'USR1@0'", "1 to 65535"]),
-        ("signal: USR1@600\ntime_limit: 00:10:00", ["a.yaml:1: signal 'USR1@600' comes before", "600 seconds"]),
-        ("output: -%j.out", ["output is '-%j.out'", "begins with", "logs/svgd_%j.out"]),
-        ("output: logs/.%j", ["output is 'logs/.%j'"]),
-        (f"output: '{'%x' * 4}%j'\nname: {'x' * 64}", ["a.yaml:1: output", "266 letters", "255"]),
-        ("processes_per_node: 513\ncpus_per_node: 513", ["processes_per_node is 513", "1 to 512"]),
-        (f"partition: {'x' * 257}", ["partition is 'xxx", "256"]),
-        (f"constraint: {'x' * 257}", ["constraint is 'xxx", "256"]),
-        ("platform: gpu\ngpus_per_node: gpu:4", ["gpus_per_node 'gpu:4' names no type", "a100:4"]),
-        ("virtual_environment: /a:b", ["virtual_environment '/a:b' has a colon"]),
-        ("virtual_environment: '~/a '", ["virtual_environment is '~/a '", "begins or ends with a space"]),
-        ("container_image: 'a.sif\u200b'", ["container_image is 'a.sif\\u200b'", "an invisible character"]),
-        ("script: ' '", ["script is ' '", "begins or ends with a space"]),
-        ("script: 'a.py '", ["script is 'a.py '"]),
-        ("script: '\u00a0a.py'", ["script is '\\xa0a.py'"]),
-        ("script: ~/a.py", ["script is '~/a.py'", "is not expanded"]),
-        ("n\N{CYRILLIC SMALL LETTER O}des: 2", ["unknown key 'n\\u043edes'", "did you mean nodes?"]),
-        ("\N{FULLWIDTH LATIN SMALL LETTER N}odes: 2", ["did you mean nodes?"]),
-        ("nodes: 1e3", ["nodes is 1000.0"]),
         ("exclusive: yes", ["exclusive is 'yes'", "true or false"]),
-        ("gpus_per_node: 4", ["a.yaml:1: gpus_per_node 4 goes with platform: gpu"]),
+        ('name: "a\\n#SBATCH --nodes=9"', ["a.yaml:1: name is", "control character"]),
+        ("account: a b", ["account is 'a b'", "without blanks, quotes"]),
+        ("qos: a#b", ["qos is 'a#b'"]),
+        ("constraint: \"'a'\"", ["constraint is"]),
+        ("name: a/b", ["name is 'a/b'", "without /"]),
+        ("coordinator_port: 80", ["coordinator_port is 80", "1024 to 65535"]),
+        ("signal: FOO@60", ["signal is 'FOO@60'", "USR1@120"]),
+        ("platform: gpu\ngpus_per_node: gpu:4", ["gpus_per_node 'gpu:4' names no type", "a100:4"]),
         ("gpus_per_node: a100", ["gpus_per_node is 'a100'"]),
-        ("platform: gpu", ["a.yaml:1: platform 'gpu' needs GPUs"]),
+        ("gpus_per_node: 4", ["a.yaml:1: gpus_per_node 4 goes with platform: gpu"]),
+        ("platform: gpu", ["a.yaml:1: platform 'gpu' needs GPUs", "gpu_option: none"]),
         ("platform: gpu\ngpus_per_node: 3", ["3 processes on a node", "Take cpus_per_node: 6"]),
         ("platform: gpu\ngpus_per_node: 4\nprocesses_per_node: 8", ["cannot share 4 GPUs evenly"]),
-        ("processes_per_node: 3", ["a.yaml:1: processes_per_node 3 makes 3 processes"]),
         ("memory_per_cpu: 1G\nmemory_per_node: 8G", ["a.yaml:2: memory_per_node '8G' cannot go with memory_per_cpu"]),
         ("virtual_environment: ~/a\ncontainer_image: b.sif", ["cannot go with virtual_environment"]),
         ("framework: lightning\nname: bash", ["name 'bash' makes Lightning ignore Slurm"]),
-        ("framework: torchrun\ndevices_per_process: 2", ["is only for JAX on CPUs"]),
+        ("framework: torchrun\nolder_torchrun: true\nsignal: USR1@60", ["ends an older torchrun", "TERM@120"]),
         ("devices_per_process: 9", ["more than the 8 CPUs"]),
         ("virtual_environment: ~bob/env", ["virtual_environment is '~bob/env'"]),
-        ("virtual_environment: $(id)", ["virtual_environment is '$(id)'"]),
-        ("script: -x.py", ["script is '-x.py'", "./-x.py"]),
-        ("nodes:\n", ["nodes is missing", "--profile"]),
+        ("virtual_environment: '~/a '", ["a blank at an end"]),
+        ("script: -x.py", ["script is '-x.py'", "a dash"]),
+        ("script: ~/a.py", ["script is '~/a.py'", "does not begin with ~"]),
     ],
 )
 def test_refused(text, parts):
@@ -200,12 +196,23 @@ def test_refused(text, parts):
         assert part in message
 
 
+@pytest.mark.parametrize("name", [*JobSpecification.model_fields, "variable"])
+def test_no_field_takes_a_control_character(name):
+    """No value can make a line of its own, in any field."""
+    for mark in "\n\r\t\x00\x1b\x85\u2028":
+        wrong = f"a{mark}b"
+        forms = {"arguments": [wrong], "modules_to_load": [wrong], "env_vars": {"A": wrong}, "variable": {wrong: "a"}}
+        values = {"env_vars" if name == "variable" else name: forms.get(name, wrong)}
+
+        with pytest.raises(JobError):
+            specified(**values)
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
         ("nodes: 2\nnodes: 3", "a.yaml:2: "),
         ("- nodes", "a.yaml:1: found a list"),
-        ("nodes", "a.yaml:1: found a str"),
         ("nodes: [", "a.yaml:1: "),
         ("nodes: 2\n\tcpus: 3", "a.yaml:2: "),
         ("nodes: 2\n---\nnodes: 3", "a.yaml:2: "),
@@ -213,13 +220,9 @@ def test_refused(text, parts):
         ("base: &b {nodes: 2}\n<<: *b", "a.yaml:2: '<<' is not supported"),
         ("nodes: \x07", "a.yaml:1: not YAML"),
         ("nodes: " + "9" * 5000, "cannot be read as YAML"),
-        ("nodes: 0x" + "f" * 5000, "a.yaml:1: cannot be read as YAML"),
         ("x: 2026-99-99", "a.yaml:1: cannot be read as YAML"),
-        ("nodes: 2\nx: !!bool x", "a.yaml:2: cannot be read as YAML: 'x' is not a valid bool"),
-        ("nodes: 2\nx: !!int x", "a.yaml:2: cannot be read as YAML: 'x' is not a valid int"),
         ("[a, b]: 2", "a.yaml:1: a key is a list"),
-        ("env_vars: {[a]: b}", "a.yaml:1: a key is a list"),
-        ("env_vars:\n  <<: {A: b}", "a.yaml:2: '<<' is not supported"),
+        ("a: " + "[" * 5000, "too deep"),
     ],
 )
 def test_no_configuration(text, part):
@@ -228,37 +231,10 @@ def test_no_configuration(text, part):
 
 
 def test_all_problems_at_once():
-    """All that is wrong in a file is said, in the order of its lines."""
+    """All that is wrong in a file is said."""
     lines = refusal("nodes: x\nfoo_bar_baz: 1\ntime_limit: y\n").splitlines()
 
-    assert [line.split(": ")[0] for line in lines] == ["a.yaml:1", "a.yaml:2", "a.yaml:3"]
-
-
-def test_many_problems_are_told_in_few_lines():
-    """Of thousands of wrong keys the first 20 are told, and how many are left; a nest of lists is no long text."""
-    lines = refusal("".join(f"key{number}: 1\n" for number in range(3000))).splitlines()
-    nest = refusal("a: &a [1, 1]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\narguments: [*c, *c]").splitlines()
-
-    assert len(lines) == 21
-    assert lines[-1] == "and 2980 more. Fix these first"
-    assert max(map(len, nest)) < 600
-
-
-def test_limits_are_taken():
-    """The largest values that are allowed are taken: no limit is one lower than what is said."""
-    most = specified(
-        nodes=10000,
-        cpus_per_node=1024,
-        processes_per_node=512,
-        memory_per_cpu="999999999T",
-        time_limit="999-23:59:59",
-        signal="USR1@65535",
-        output="x" * 100 + "/" + "x" * 10 + "%j",
-        name="x" * 64,
-        partition="x" * 256,
-    )
-
-    assert (most.signal, most.seconds) == ("USR1@65535", 1000 * 86400 - 1)
+    assert sorted(line.split(": ")[0] for line in lines) == ["a.yaml:1", "a.yaml:2", "a.yaml:3"]
 
 
 @pytest.mark.parametrize(
@@ -326,12 +302,13 @@ def test_file_that_cannot_be_read(tmp_path, content, part):
         generate.read_config(path)
 
 
-def test_windows_file_is_read(tmp_path):
-    """A file with a byte order mark and ends of line of another system is read like any other."""
+def test_pipe(tmp_path):
+    """A pipe into which nobody writes is refused at once."""
     path = tmp_path / "a.yaml"
-    path.write_bytes(b"\xef\xbb\xbfnodes: 2\r\npartition: compute\r\n")
+    os.mkfifo(path)
 
-    assert generate.read_config(path).values == {"nodes": 2, "partition": "compute"}
+    with pytest.raises(JobError, match=r"a\.yaml: not a regular file"):
+        generate.read_config(path)
 
 
 def test_later_wins():
@@ -370,13 +347,9 @@ def test_one_of_a_pair_takes_back_the_other():
         ("nodes=banana", "--set nodes=banana: nodes is 'banana'"),
         ("nodes=-1", "nodes is '-1'"),
         ("node=1", "did you mean nodes?"),
-        ("exclusive=yes", "exclusive is 'yes'"),
         ("nodes.x=1", "nodes has no parts"),
-        ("nodes.=1", "nodes has no parts"),
         ("env_vars=A", "which variable?"),
         ("env_vars.PATH=/x", "the variable PATH cannot be set"),
-        ("name=a\nb", "control character"),
-        ("=1", "unknown key ''"),
     ],
 )
 def test_setting_refused(option, part):
@@ -396,6 +369,7 @@ def test_setting_refused(option, part):
         ("gpus_per_node=a100:4", "gpus_per_node", "a100:4"),
         ("modules_to_load=python/3.11,gcc/11", "modules_to_load", ["python/3.11", "gcc/11"]),
         ("time_limit=90", "time_limit", "90"),
+        ("memory_per_node=0", "memory_per_node", "0"),
         ("name=17", "name", "17"),
         ("env_vars.A=", "env_vars", {"A": ""}),
     ],
@@ -453,6 +427,7 @@ def test_every_field_says_what_it_is(name):
     value = info.examples[0]
     beside = {
         "gpus_per_node": {"platform": "gpu"},
+        "gpu_option": {"platform": "gpu", "gpus_per_node": 4},
         "platform": {"gpus_per_node": 4},
     }.get(name, {})
 

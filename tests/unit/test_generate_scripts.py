@@ -1,7 +1,4 @@
-"""Rendered scripts: generated specifications, hostile ones among them, under bash, shellcheck and a stand-in for srun.
-
-`--full` also takes 10,000 specifications and writes bench/results/generate.json.
-"""
+"""Rendered scripts: golden files for each profile and framework, and drawn specifications under bash and shellcheck."""
 
 from __future__ import annotations
 
@@ -10,22 +7,35 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pydantic
+import jinja2
 import pytest
-from support.generated_jobs import FATAL, SEED, Capacity, Trial, generated
+from support.generated_jobs import Capacity, Trial, generated
+from support.kept import kept_in_step
 
 from srunbook import generate
-from srunbook.generate import JobError, JobSpecification, Layer
-from srunbook.generate._render import context
-from srunbook.generate._schema import choices
-from srunbook.generate._template import NOTE, Context, rendered, source
-from srunbook.generate._variables import BASH_NAMES, LAUNCHER_NAMES, SCRIPT_NAMES
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.generate import JobSpecification, Layer
+from srunbook.generate._render import NOTE, context, rendered, source
+from srunbook.generate._specification import TAKEN, choices
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULT = ROOT / "bench" / "results" / "generate.json"
+GOLDEN = Path(__file__).resolve().parent / "generated"
+
+
+def script(**values) -> str:
+    """Render the script of a job on one node."""
+    layer = Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", **values})
+    return generate.render(generate.specify(layer).specification)
+
+
+@pytest.mark.parametrize("framework", choices("framework"))
+@pytest.mark.parametrize("profile", generate.PROFILES)
+def test_golden_file(profile, framework, pytestconfig):
+    """Each profile gives each framework the script that is kept."""
+    layer = Layer("here", {"profile": profile, "framework": framework, "script": "train.py"})
+    path = GOLDEN / f"{profile}-{framework}.sbatch"
+    text = generate.render(generate.specify(layer).specification)
+
+    kept_in_step(path, text, pytestconfig.getoption("--record"), __file__)
 
 
 @pytest.fixture(scope="module")
@@ -89,67 +99,24 @@ def test_broken_script_is_found(tmp_path, trial):
 
 
 def test_no_value_makes_a_line(trial):
-    """A script has the lines of its template, whatever its texts: other texts in their place change no number of lines.
-
-    Directives, too, are the same.
-    """
+    """Drawn texts make no line and no directive: harmless ones in their place give as many lines."""
     for one, path in trial.accepted:
-        text = path.read_bytes().decode()
         harmless = one.model_copy(
             update={
                 "script": "x.py",
-                "name": one.job_name,
                 "arguments": ["x"] * len(one.arguments),
                 "env_vars": dict.fromkeys(one.env_vars, "x"),
-                **({"virtual_environment": "/x"} if one.virtual_environment else {}),
-                **({"container_image": "/x"} if one.container_image else {}),
-                **({"conda_environment": "/x/envs/x"} if one.conda_environment else {}),
             }
         )
-        lines, expected = without_note(text), without_note(generate.render(harmless, made_by="x"))
+        lines, expected = without_note(path.read_bytes().decode()), without_note(generate.render(harmless, made_by="x"))
 
         assert len(lines) == len(expected)
-        assert [line for line in lines if line.startswith("#SBATCH")] == [
-            line for line in expected if line.startswith("#SBATCH")
-        ]
-        assert text.splitlines(keepends=True)[-1].endswith('"${PROGRAM[@]}" "$@"\n')
-
-
-def test_a_value_that_makes_a_line_is_seen():
-    """A line end that gets past the checks makes lines, so the comparison above can fail, and so can Slurm."""
-    one = generate.specify(Layer("here", {"nodes": 1, "cpus_per_node": 1, "script": "a.py"})).specification
-    wrong = one.model_copy(update={"partition": "a\n#SBATCH --nodes=9", "arguments": ["a\nb"]})  # checks nothing
-
-    assert len(without_note(generate.render(wrong))) > len(without_note(generate.render(one))) + 2
-    assert "#SBATCH --nodes=9" in generate.render(wrong).splitlines()
+        assert sum(line.startswith("#SBATCH") for line in lines) == sum(line.startswith("#SBATCH") for line in expected)
 
 
 def without_note(text: str) -> list[str]:
     """Return the lines of a script, as bash, Slurm and an editor count them, without the note for shellcheck."""
     return [line for line in text.splitlines() if not line.startswith("# shellcheck disable=SC1003")]
-
-
-@pytest.mark.parametrize("text", FATAL)
-@pytest.mark.parametrize(
-    "name",
-    ["script", "name", "partition", "account", "qos", "constraint", "output", "signal", "time_limit", "memory_per_cpu",
-     "virtual_environment", "container_image", "arguments", "modules_to_load", "env_vars", "variable", "gpus_per_node",
-     "conda_environment", "network_interface"],
-)  # fmt: skip
-def test_no_field_takes_a_control_character(name, text):
-    """No field takes a character that ends a line, or turns its direction."""
-    values: dict[str, Any] = {"nodes": 2, "cpus_per_node": 8, "script": "train.py"}
-    forms = {"arguments": [text], "modules_to_load": [text], "env_vars": {"A": text}, "variable": {text: "a"}}
-    values["env_vars" if name == "variable" else name] = forms.get(name, text)
-
-    with pytest.raises(JobError):
-        generate.specify(Layer("here", values))
-
-
-def test_surrogate_is_refused():
-    """An argument that is no text, such as bytes of another encoding, is refused."""
-    with pytest.raises(JobError, match="arguments"):
-        generate.specify(Layer("here", {"nodes": 2, "cpus_per_node": 8, "script": "a.py", "arguments": ["a\udcff"]}))
 
 
 STAND_INS = {
@@ -243,7 +210,7 @@ def difference(place: Path, one: JobSpecification, path: Path, *more: str) -> st
         del variables[name]
     given = [one.script, *one.arguments, *more]
     before = words[: -len(given)]
-    own = 5 + 2 * (one.signal is not None) if one.framework == "torchrun" else 0
+    own = 5 + 2 * (one.signal is not None and not one.older_torchrun) if one.framework == "torchrun" else 0
     if words[-len(given) :] != given or len(before) != own or not all(word.startswith("--") for word in before):
         return f"{path.name}: arguments {words}, not {given}"
     wanted = expected(one, environment(place))
@@ -265,32 +232,36 @@ def test_program_gets_exactly_what_was_given(place, trial):
     assert not list(place.rglob("*owned*"))
 
 
-def test_a_careless_script_is_seen(place, trial, tmp_path):
+def test_a_careless_script_is_seen(place, tmp_path):
     """Without its quotes a script passes on something else, so the comparison above can fail."""
-    one = generate.specify(
-        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "arguments": ["a  b"]})
-    ).specification
     path = tmp_path / "careless.sbatch"
-    path.write_text(generate.render(one).replace("'a  b'", "a  b"), encoding="utf-8")
+    path.write_text(script(arguments=["a  b"]).replace("'a  b'", "a  b"), encoding="utf-8")
 
     assert received(place, path)[0] != ["a.py", "a  b"]
-    assert "arguments" in difference(place, one, path)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"), [("export A='$x'", 'export A="${x-}"'), ("export A='$x'", "export A='$x' B=1")]
-)
-def test_a_careless_environment_is_seen(place, tmp_path, wrong, right):
-    """A variable that is expanded, and one too many, are seen."""
-    one = generate.specify(
-        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "env_vars": {"A": "$x"}})
-    ).specification
-    path = tmp_path / "careless.sbatch"
-    path.write_text(generate.render(one), encoding="utf-8")
-    before = difference(place, one, path)
-    path.write_text(generate.render(one).replace(wrong, right), encoding="utf-8")
+@pytest.mark.parametrize(("distribution", "status"), [("arbitrary", 1), ("block:cyclic", 0), (None, 0)])
+def test_gloo_needs_rank_0_on_the_first_node(place, tmp_path, distribution, status):
+    """Under --distribution=arbitrary rank 0 may be elsewhere, so the script ends at once and says why."""
+    path = tmp_path / "gloo.sbatch"
+    path.write_text(script(framework="gloo"), encoding="utf-8")
+    (place / "a_7.out").touch()
+    environ = {**environment(place), **({"SLURM_DISTRIBUTION": distribution} if distribution else {})}
+    result = subprocess.run(["bash", path], cwd=place, env=environ, capture_output=True, text=True, check=False)
 
-    assert (before, "variables" in difference(place, one, path)) == ("", True)
+    assert result.returncode == status
+    assert ("no --distribution=arbitrary" in result.stderr) == bool(status)
+
+
+def test_newer_options_of_torchrun_are_left_out():
+    """The script says which PyTorch has its newer options, and an older torchrun gets none of them."""
+    newer = script(framework="torchrun", signal="TERM@120")
+    older = script(framework="torchrun", signal="TERM@120", older_torchrun=True)
+
+    assert "--signals-to-handle=" in newer
+    assert re.search(r"--shutdown-timeout=90 .*PyTorch 2\.13", newer)
+    assert not re.search("--signals-to-handle|--shutdown-timeout", older)
+    assert "#SBATCH --signal=TERM@120" in older
 
 
 def test_every_field_is_drawn(trial):
@@ -303,122 +274,40 @@ def test_every_field_is_drawn(trial):
         assert not choices(name) or set(choices(name)) <= set(values), name
 
 
-@pytest.mark.parametrize("name", sorted(BASH_NAMES | SCRIPT_NAMES | LAUNCHER_NAMES | {"BASH_ENV", "SLURM_NTASKS"}))
-def test_variables_with_a_meaning_are_refused(name):
-    """A job must not set variables that the shell, the script, Slurm or a launcher sets."""
-    with pytest.raises(JobError, match=f"the variable {name} cannot be set"):
-        generate.specify(Layer("here", {"nodes": 1, "cpus_per_node": 1, "script": "a.py", "env_vars": {name: "1"}}))
+def test_names_of_the_script_are_taken():
+    """Each variable that the template sets and does not export cannot be set by a job."""
+    names = re.findall(r"^(?:([A-Z_]+)=|mapfile -t ([A-Z]+))", source(), re.MULTILINE)
+
+    assert {"".join(name) for name in names} == {name for name, why in TAKEN.items() if "the script" in why}
 
 
-def test_all_variables_that_bash_sets_are_known():
-    """Each variable that a new bash has by itself is refused, as far as it has a value at all."""
-    result = subprocess.run(
-        ["env", "-i", "bash", "--norc", "-c", "compgen -v"], capture_output=True, text=True, check=True
-    )
-    left = {name for name in result.stdout.split() if not name.startswith("BASH")} - BASH_NAMES
-
-    assert left <= {"COMP_WORDBREAKS", "HOSTTYPE", "MACHTYPE", "OSTYPE", "TERM"}  # of no use to a script
-
-
-def test_script_names_are_those_of_the_template():
-    """Each variable that the template sets and does not export is refused, and so can hide no variable of a job."""
-    assert set(re.findall(r"^([A-Z_]+)=|mapfile -t ([A-Z]+)", source(), re.MULTILINE)) == {
-        (name, "") if name != "HOSTS" else ("", name) for name in SCRIPT_NAMES
-    }
-
-
-def contexts(trial: Trial) -> list[Context]:
-    """Return the values for the template of each accepted job."""
-    return [context(one, "x") for one, _ in trial.accepted]
-
-
-def told(template: str, **values: str | int | bool | None) -> list[tuple[str, str]]:
-    """Render a template; return each line with its reason."""
-    return [(line.text, line.reason) for line in rendered(template, values)]
-
-
-@pytest.mark.parametrize(
-    ("values", "lines"),
-    [
-        ({"a": True, "b": "2"}, ["a", "a and b", "end"]),
-        ({"a": 1, "b": 0}, ["a", "a without b", "end"]),
-        ({"a": "", "b": "2"}, ["b alone", "end"]),
-        ({"a": None, "b": False}, ["neither", "end"]),
-    ],
-)
-def test_ifs_choose_lines(values, lines):
-    """An if chooses by the value of its name, else the opposite, and one in another needs both."""
-    template = (
-        "{% if a %}\na\n{% if b %}\na and b\n{% else %}\na without b\n{% endif %}\n"
-        "{% else %}\n{% if b %}\nb alone\n{% else %}\nneither\n{% endif %}\n{% endif %}\nend\n"
-    )
-
-    assert [text for text, _ in told(template, **values)] == lines
-
-
-def test_a_note_explains_the_next_line():
-    """A note's reason, with its values, belongs to the next line that is chosen, and to no other."""
-    template = "{# always: because {{ a }} #}\nx{{ a }}\ny\n{% if b %}\n{# nodes: never #}\nz\n{% endif %}\nend\n"
-
-    assert told(template, a=1, b=False) == [("x1", "because 1"), ("y", ""), ("end", "")]
-
-
-def test_a_value_is_no_template():
-    """Tags in a value are a text like any other, and each line of a value is told by its number."""
-    lines = list(rendered("{# arguments: each #}\n  {{ a }}\n", {"a": "{{ b }}\n  {% if c %}"}))
-
-    assert [(line.text, line.fields, line.reason, line.part) for line in lines] == [
-        ("  {{ b }}", ("arguments",), "each", 0),
-        ("  {% if c %}", ("arguments",), "each", 1),
-    ]
-
-
-@pytest.mark.parametrize("around", ["{}\n", "{{% if x %}}\n{}\n{{% endif %}}\n"], ids=["chosen", "not-chosen"])
-@pytest.mark.parametrize(
-    "line",
-    ["{% for x in y %}", "{{ a.b }}", "{{ a | upper }}", "{%- if a %}", "x {% if a %}", "{# no reason #}", "{{a}}",
-     "{% if a and b %}", "{% elif a %}"],
-)  # fmt: skip
-def test_more_than_the_language_is_refused(line, around):
-    """Whatever else Jinja has is refused, in lines that are not chosen too."""
-    with pytest.raises(ValueError, match="language"):
-        told(around.format(line), a="1", b="1", x="", y="")
-
-
-@pytest.mark.parametrize(
-    ("template", "part"),
-    [
-        ("{{ b }}", "names 'b', which has no value"),
-        ("{% if b %}", "names 'b', which has no value"),
-        ("{# nodes: {{ b }} #}", "names 'b', which has no value"),
-        ("{{ none }}", "shows 'none', which is None"),
-        ("{{ yes }}", "shows 'yes', which is True"),
-        ("{% if yes %}\nx", "an if without its endif"),
-        ("{% endif %}", "'{% endif %}' without its if"),
-        ("{% else %}", "'{% else %}' without its if"),
-    ],
-)
-def test_a_wrong_template_is_an_error(template, part):
-    """The template is strict: a name without a value never becomes an empty text, and each if has its end."""
-    with pytest.raises(ValueError, match=re.escape(part)):
-        told(template, a="1", none=None, yes=True)
-
-
-def test_template_takes_every_value(trial):
-    """The template uses each value that it is given: none is left over from another time."""
+def test_template_is_strict(trial):
+    """A name without a value is an error, and each value that the template is given is used."""
+    values = dict(context(trial.accepted[0][0], "x"))
     used = {name for tag in re.findall(r"\{% if ([a-z_]+) %\}|\{\{ ([a-z_]+) \}\}", source()) for name in tag if name}
 
-    assert used == contexts(trial)[0].keys()
+    assert used == values.keys()
+    del values["job_name"]
+    with pytest.raises(jinja2.UndefinedError, match="job_name"):
+        list(rendered(values))
+
+
+def test_template_is_one_that_a_page_can_render():
+    """The page's renderer knows values and ifs without conditions, each tag alone on its line."""
+    for line in source().splitlines():
+        left = re.sub(r"\{\{ [a-z_]+ \}\}", "", line)
+
+        assert re.fullmatch(r"\{% (?:if [a-z_]+|else|endif) %\}|\{# [a-z_, ]+: .* #\}|(?!.*\{[{%#]).*", left), line
 
 
 def test_every_line_has_a_reason(trial):
     """Each line of a script has a reason, and fields that there are; comments and empty lines have none."""
-    fields = {name for note in re.finditer(NOTE, source()) for name in note["fields"].split(", ")} - {"always"}
+    fields = {name for note in NOTE.finditer(source()) for name in note[1].split(", ")} - {"always"}
     without = {
-        line.text
-        for values in contexts(trial)
-        for line in rendered(source(), values)
-        if not line.reason and line.text and not re.match(r"# ", line.text)
+        line
+        for one, _ in trial.accepted
+        for line, reason, *_ in rendered(context(one, "x"))
+        if not reason and line and not line.startswith("# ")
     }
 
     assert without == set()
@@ -446,95 +335,11 @@ def test_explanation_names_the_origins():
     assert told["set -eo pipefail"] == {}
 
 
-def test_directives_come_first(trial):
-    """All directives stand before the first command, where Slurm stops reading them."""
-    for _, path in trial.accepted:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        first = next(place for place, line in enumerate(lines) if line and not line.startswith("#"))
-
-        assert lines[0] == "#!/bin/bash"
-        assert lines[first] == "set -eo pipefail"
-        assert not any(line.startswith("#SBATCH") for line in lines[first:])
-
-
-def test_log_needs_no_folder(trial):
-    """Slurm's log is a file of the folder of submission: a folder that is missing cannot end the job in silence."""
-    for one, path in trial.accepted:
-        (output,) = re.findall(r"^#SBATCH --output=(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-
-        assert "/" not in output
-        assert one.output.endswith(output)
-
-
 def test_log_is_linked_into_its_folder(place, tmp_path):
     """The folder of the logs is made, and its link leads to the log."""
-    one = generate.specify(
-        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "output": "runs/svgd_%x-%j.out"})
-    ).specification
-    script = tmp_path / "job.sbatch"
-    script.write_text(generate.render(one), encoding="utf-8")
+    path = tmp_path / "job.sbatch"
+    path.write_text(script(output="runs/svgd_%x-%j.out"), encoding="utf-8")
     (place / "svgd_x-7.out").write_text("log", encoding="utf-8")
-    received(place, script)
+    received(place, path)
 
     assert (place / "runs" / "svgd_x-7.out").read_text(encoding="utf-8") == "log"
-
-
-def test_too_large_a_script_is_refused():
-    """A script that Slurm might refuse for its size is refused here, with the size."""
-    arguments = ["'" * 4000] * 100
-    one = generate.specify(
-        Layer("here", {"nodes": 1, "cpus_per_node": 8, "script": "a.py", "arguments": arguments})
-    ).specification
-
-    with pytest.raises(JobError, match="bytes"):
-        generate.render(one)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(1800)
-def test_ten_thousand_specifications(tmp_path, place):
-    """10,000 specifications, once: every accepted one is clean, and gives the program what was given."""
-    trial = generated(tmp_path / "scripts", 10_000, Capacity())
-    scripts = [path for _, path in trial.accepted]
-    syntax, findings = bash_n(scripts), shellcheck(scripts)
-    wrong = [*filter(None, (difference(place, one, path, "later", "$x y") for one, path in trial.accepted))]
-    rows = []
-    for framework in [*choices("framework"), "another"]:
-        own = {path.name for one, path in trial.accepted if one.framework == framework}
-        refused = sum(framework == (name if name in choices("framework") else "another") for name, _ in trial.refused)
-
-        def among(lines: list[str], own: set[str] = own) -> list[float]:
-            return [float(sum(bool(own & set(re.findall(r"\d{5}\.sbatch", line))) for line in lines))]
-
-        counts = {
-            "accepted": [float(len(own))],
-            "refused": [float(refused)],
-            "findings_of_bash": among(syntax),
-            "findings_of_shellcheck": among(findings),
-            "other_arguments_or_environment": among(wrong),
-        }
-        rows.append(Configuration(framework, {}, counts))
-    node = "tests/unit/test_generate_scripts.py::test_ten_thousand_specifications"
-    write_measurement(
-        RESULT,
-        Measurement.taken_now(
-            f"python -m pytest {node} --full",
-            rows,
-            versions={
-                "bash": program_version("bash"),
-                "shellcheck": program_version(str(Path(sys.executable).with_name("shellcheck"))),
-                "pydantic": pydantic.VERSION,
-            },
-            parameters={"specifications": 10_000, "seed": SEED},
-        ),
-    )
-
-    assert (syntax, findings, wrong) == ([], [], [])
-    assert not list(place.rglob("*owned*"))
-    assert len(trial.refused) + len(scripts) == 10_000
-
-
-def program_version(program: str) -> str:
-    """Return the version of a program."""
-    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"\d+\.\d+\.\d+", text)[0]

@@ -5,7 +5,7 @@
  * a directive, a line or a quote gets into a script.
  *
  * @typedef {{rules: any, schema: any, sites: Record<string, any>, other_words: Record<string, string>,
- *   unseen: string, contradictions: {name: string, field: string, text: string}[], limits: Record<string, number>}} Known
+ *   control: string, contradictions: {name: string, field: string, text: string}[]}} Known
  *   what the build writes into `adapt/rules.json`
  * @typedef {{values: Record<string, any>, origins: Record<string, string>, platform: string|null, gpus: number|null,
  *   kind: string|null}} Site
@@ -95,11 +95,11 @@ function problemsOf(key, values, known, place) {
   }
   if (value === undefined) return [];
   const wrong = (name, what) => {
-    const guess = hint({ fields: schema, unseen: known.unseen }, key, what, place);
+    const guess = hint({ fields: schema, control: known.control }, key, what);
     const allowed = `${field.description} ${guess}Example: ${example(key, schema)}`;
     return { field: key, text: `${place}: ${name} is ${shown(what)}. ${allowed}` };
   };
-  if (Array.isArray(value) && field.items && value.length <= field.maxItems) {
+  if (Array.isArray(value) && field.items) {
     return value.flatMap((item, at) => (fits(field.items, item) ? [] : [wrong(`${key}[${at}]`, item)]));
   }
   return fits(field, value) ? [] : [wrong(key, value)];
@@ -111,7 +111,7 @@ export function example(key, schema) {
 }
 
 function unknownKey(key, { schema, other_words: words }) {
-  const plain = [...key].slice(0, 80).join("").normalize("NFKC").toLowerCase().replaceAll("-", "_");
+  const plain = [...key].slice(0, 80).join("").toLowerCase().replaceAll("-", "_");
   const [found] = closeMatches(plain.replace(/^[_ ]+|[_ ]+$/g, ""), [...Object.keys(schema), ...Object.keys(words)]);
   const advice = found ? `did you mean ${words[found] ?? found}?` : `the keys are ${Object.keys(schema).join(", ")}`;
   return `unknown key ${shown(key)}; ${advice}`;

@@ -1,6 +1,6 @@
 /** What a field of a configuration takes, by its JSON Schema, and what a wrong value may have meant. */
 
-import { closeMatches, shown } from "./wording.js";
+import { closeMatches } from "./wording.js";
 
 /** Tell whether a JSON Schema allows a value. The published one uses no other words than these. */
 export function fits(schema, value) {
@@ -27,37 +27,22 @@ export function defaults(fields) {
 /**
  * Guess what led to a wrong value.
  *
- * @param {{fields: object, unseen: string}} rules
+ * @param {{fields: object, control: string}} rules
  * @param {string} key
  * @param {unknown} value
- * @param {string} place
  * @returns {string} A sentence and a space, or nothing.
  */
-export function hint(rules, key, value, place) {
+export function hint(rules, key, value) {
   const field = rules.fields[key];
   if (typeof value !== "string") {
-    if (key === "time_limit" && typeof value === "number") {
-      return "A number could be seconds or minutes: write it in quotes. ";
-    }
-    const scalar = value === null || typeof value !== "object";
-    return ["env_vars", "arguments"].includes(key) && scalar ? "Write it in quotes. " : "";
+    const textIsMeant = !choices(field).length && !kinds(field).some((kind) => ["integer", "boolean"].includes(kind));
+    return textIsMeant && (value === null || typeof value !== "object") ? "Put it in quotes. " : "";
   }
-  if (/[\0-\x1f\x7f-\x9f]/.test(value)) return "It contains a control character, such as the end of a line. ";
-  if (key === "script" && value.startsWith("-")) {
-    return `Python would take it for an option: write ${shown(`./${value}`)}. `;
-  }
-  if (key === "script" && value.startsWith("~")) {
-    return "The ~ is not expanded here: write the path from the folder in which you submit, or the whole path. ";
-  }
-  if (new RegExp(`^[${rules.unseen}]|[${rules.unseen}]$`, "u").test(value)) {
-    return "It begins or ends with a space or an invisible character. ";
+  if (/^[\s\x1c-\x1f\x85]|[\s\x1c-\x1f\x85]$/u.test(value) || new RegExp(`[${rules.control}]`, "u").test(value)) {
+    return "It has a blank at an end, the end of a line or another control character. ";
   }
   const [meant] = closeMatches([...value].slice(0, 80).join(""), choices(field));
-  if (meant) return `Did you mean ${meant}? `;
-  if (kinds(field).includes("integer") && /^\p{Decimal_Number}+$/u.test(value.trim()) && !place.startsWith("--")) {
-    return "It is a text: write it without quotes. ";
-  }
-  return "";
+  return meant ? `Did you mean ${meant}? ` : "";
 }
 
 /** List the types that a field takes. */

@@ -1,17 +1,15 @@
 /** Fields of a job that contradict each other. The texts are those of the rules; each condition here bears its name. */
 
-import { fileOf, gpusOf, jobName, processesOf, secondsOf } from "./job-facts.js";
+import { gpusOf, jobName, processesOf, stopOf } from "./job-facts.js";
+
+/** Signals that any torchrun passes on to its processes. */
+export const TORCHRUN_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"];
 
 const INTERFACES = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"];
 
 /** @type {Object<string, (job: object, facts: object) => boolean>} */
 const BROKEN = {
-  "no-time": (job, { seconds }) => !seconds,
-  "early-signal": (job, { seconds }) => Number((job.signal ?? "@0").split("@")[1]) >= Math.max(1, seconds),
-  "long-output": (job, { letters, most_letters }) => letters > most_letters,
   "no-type": (job) => String(job.gpus_per_node).toLowerCase().startsWith("gpu:"),
-  "venv-colon": (job) => Boolean(job.virtual_environment?.includes(":")),
-  "conda-colon": (job) => Boolean(job.conda_environment?.includes(":")),
   "gpus-on-cpu": (job, { gpus }) => job.platform === "cpu" && gpus > 0,
   "no-gpus": (job, { gpus }) => job.platform === "gpu" && !gpus,
   "gloo-on-gpu": (job) => job.framework === "gloo" && job.platform === "gpu",
@@ -27,6 +25,11 @@ const BROKEN = {
     job.devices_per_process !== null && (job.framework !== "jax" || job.platform === "gpu"),
   "many-devices": (job, { share }) => job.devices_per_process !== null && job.devices_per_process > Math.max(1, share),
   "interactive-name": (job) => job.framework === "lightning" && ["bash", "interactive"].includes(jobName(job)),
+  "older-torchrun": (job) =>
+    job.framework === "torchrun" &&
+    job.older_torchrun &&
+    job.signal !== null &&
+    !TORCHRUN_SIGNALS.includes(stopOf(job).name),
 };
 
 /**
@@ -37,7 +40,7 @@ const BROKEN = {
  * @returns {{field: string, text: string} | null}
  */
 export function contradiction(rules, job) {
-  const facts = factsOf(rules, job);
+  const facts = factsOf(job);
   for (const { name, field, text } of rules.contradictions) {
     if (BROKEN[name](job, facts)) return { field, text: text.replace(/\{(\w+)\}/g, (_, fact) => facts[fact]) };
   }
@@ -45,15 +48,10 @@ export function contradiction(rules, job) {
 }
 
 /** Return what the texts name. */
-function factsOf(rules, job) {
+function factsOf(job) {
   const processes = processesOf(job);
   const share = Math.floor(job.cpus_per_node / processes);
-  const { file } = fileOf(job);
   return {
-    time_limit: job.time_limit,
-    seconds: secondsOf(job),
-    letters: file.replaceAll("%x", () => jobName(job)).replaceAll("%j", "4294967295").length,
-    most_letters: rules.limits.file_name,
     processes,
     cpus_per_node: job.cpus_per_node,
     even_cpus: Math.max(1, share) * processes,

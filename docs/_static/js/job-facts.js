@@ -30,17 +30,16 @@ export function jobName(job) {
   return job.name ?? (WORD.test(stem) ? stem : "job");
 }
 
-/** Time limit in seconds. */
-export function secondsOf(job) {
-  const [days, rest] = job.time_limit.includes("-") ? job.time_limit.split("-") : ["0", job.time_limit];
-  const [hours, minutes, seconds] = rest.split(":").map(Number);
-  return ((Number(days) * 24 + hours) * 60 + minutes) * 60 + seconds;
+/** The signal, such as SIGUSR1, and the seconds before the time limit; 60 is Slurm's default. */
+export function stopOf(job) {
+  const [name, seconds] = (job.signal ?? "").split(":").at(-1).split("@");
+  return { name: `SIG${name.replace(/^SIG/, "")}`, seconds: Number(seconds || 60) };
 }
 
-/** Folder and file of the log. */
-export function fileOf(job) {
-  const parts = job.output.split("/");
-  return { file: parts.pop(), folder: parts.join("/") };
+/** The folder that the script makes for the log, or nothing, and what Slurm is told. */
+export function fileOf({ linked }, job) {
+  const [, folder, file] = new RegExp(`^(?:${linked})$`, "u").exec(job.output) ?? [];
+  return { folder: folder ?? "", file: file ?? job.output };
 }
 
 /** Count the TCP connections of each process of JAX on CPUs, each an open file; 0 where devices do not connect so. */

@@ -1,13 +1,13 @@
 /** From a job to the text of its script, and to the reasons of its lines: srunbook.generate._render in the browser. */
 
-import { adviceOf, connectionsOf, devicesOf, fileOf, gpusOf, jobName, processesOf, tasksOf } from "./job-facts.js";
+import { adviceOf, connectionsOf, devicesOf, fileOf, gpusOf, jobName, processesOf, stopOf, tasksOf } from "./job-facts.js";
+import { TORCHRUN_SIGNALS } from "./job-contradictions.js";
 import { ODD, condaActivation, quote, quotePlace } from "./quoting.js";
 import { JobError } from "./job-specification.js";
 import { rendered } from "./job-template.js";
 import { shown } from "./wording.js";
 
 const PROGRAMS = { jax: "JAX", torchrun: "torchrun", lightning: "Lightning", gloo: "torch.distributed over gloo" };
-const TORCHRUN_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"];
 
 /**
  * Render the lines of a job script.
@@ -16,18 +16,10 @@ const TORCHRUN_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"];
  * @param {object} job What `specify` returned.
  * @param {string | null} madeBy The command that makes the script again, for a comment.
  * @returns {import("./job-template.js").Line[]}
- * @throws {JobError} The script would be larger than Slurm takes.
+ * @throws {JobError} `madeBy` has a control character.
  */
 export function render(rules, job, madeBy = null) {
-  const lines = rendered(rules.template, context(rules, job, madeBy));
-  const size = new TextEncoder().encode(textOf(lines)).length;
-  if (size > rules.limits.script_bytes) {
-    const text =
-      `the script has ${size} bytes, and at most ${rules.limits.script_bytes} are safe: put long ` +
-      "arguments into a file that the program reads";
-    throw new JobError([{ field: "arguments", place: null, text }]);
-  }
-  return lines;
+  return rendered(rules.template, context(rules, job, madeBy));
 }
 
 /** Return the text of lines; it ends with the end of a line. */
@@ -37,7 +29,7 @@ export function textOf(lines) {
 
 /** Give each name in the template its value. */
 function context(rules, job, madeBy) {
-  if (madeBy !== null && !(madeBy.isWellFormed() && new RegExp(`^${rules.no_control}*$`, "u").test(madeBy))) {
+  if (madeBy !== null && !(madeBy.isWellFormed() && new RegExp(`^[^${rules.control}]*$`, "u").test(madeBy))) {
     const text = `made by ${shown(madeBy)}: a comment has one line of UTF-8, and this has a control character or other bytes`;
     throw new JobError([{ field: "script", place: null, text }]);
   }
@@ -46,7 +38,7 @@ function context(rules, job, madeBy) {
   const venv = quotePlace(rules, job.virtual_environment ?? "");
   const image = quotePlace(rules, job.container_image ?? "");
   const conda = job.conda_environment && condaActivation(rules, job.conda_environment);
-  const { folder, file } = fileOf(job);
+  const { folder, file } = fileOf(rules, job);
   const column = (option) => option.padEnd(rules.limits.comment_column + 2);
   const { framework } = job;
   return {
@@ -81,18 +73,23 @@ function context(rules, job, madeBy) {
     connections_are: connectionsAre(rules, job),
     processes: processesOf(job),
     processes_are: gpusOf(job) === processesOf(job) ? "on each node: one for each GPU" : "on each node",
+    torchrun_signals: framework === "torchrun" && Boolean(job.signal) && !job.older_torchrun,
     signals: signals(job),
-    grace: Math.max(1, Math.floor((Number((job.signal ?? "@0").split("@")[1]) * 3) / 4)),
+    grace: Math.max(1, Math.floor((stopOf(job).seconds * 3) / 4)),
     program: program.join("\n  "),
+    early: early(job),
     launcher: launcher(job),
   };
 }
 
-/** Ask for GPUs, if any: sites that want a type take it in --gres. */
+/** Ask for GPUs, if any. */
 function gpuOption(job) {
-  if (!gpusOf(job)) return null;
-  const typed = typeof job.gpus_per_node === "string" && job.gpus_per_node.includes(":");
-  return typed ? `--gres=gpu:${job.gpus_per_node}` : `--gpus-per-node=${gpusOf(job)}`;
+  const parts = String(job.gpus_per_node).split(":");
+  const kind = parts.length > 1 ? `${parts[0]}:` : "";
+  const option = job.gpu_option ?? (kind ? "gres" : "gpus-per-node");
+  if (!gpusOf(job) || option === "none") return null;
+  const count = option === "gpus-per-task" ? Math.floor(gpusOf(job) / tasksOf(job)) : gpusOf(job);
+  return `--${option}=${option === "gres" ? "gpu:" : ""}${kind}${count}`;
 }
 
 function tasksAre(job) {
@@ -120,13 +117,18 @@ function summary(job) {
 
 /** List the signals that torchrun passes on: those it knows by itself, and the job's own. */
 function signals(job) {
-  const own = `SIG${(job.signal ?? "").split("@")[0]}`;
+  const own = stopOf(job).name;
   return `"${[...TORCHRUN_SIGNALS, ...(TORCHRUN_SIGNALS.includes(own) ? [] : [own])].join(",")}"`;
+}
+
+/** The signal of the job if it ends a program that does not listen yet, and if nobody else sends it. */
+function early(job) {
+  return ["USR1", "USR2"].find((name) => stopOf(job).name === `SIG${name}`) ?? null;
 }
 
 /** Return what srun starts, before the program. */
 function launcher(job) {
-  const words = [];
+  const words = early(job) ? ['"${EARLY[@]}"'] : [];
   if (job.framework === "gloo") words.push('bash -c "$AS_RANK" bash');
   if (job.container_image) words.push(`singularity run${gpusOf(job) ? " --nv" : ""} "$IMAGE"`);
   words.push(job.framework === "torchrun" ? 'torchrun "${TORCHRUN_ARGS[@]}"' : "python");

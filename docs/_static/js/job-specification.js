@@ -13,19 +13,11 @@ import { shown } from "./wording.js";
 
 /** Values of a job are wrong; each problem names the field, the value and what is allowed. */
 export class JobError extends Error {
-  /** @param {Problem[]} problems @param {number} most */
-  constructor(problems, most = problems.length) {
-    const told = problems.map(({ place, text }) => (place ? `${place}: ${text}` : text));
-    const order = told.map((text, index) => ({ index, line: lineOf(text) })).sort((a, b) => a.line - b.line);
-    const more = problems.length - most;
-    const lines = order.slice(0, most).map(({ index }) => told[index]);
-    super([...lines, ...(more > 0 ? [`and ${more} more. Fix these first`] : [])].join("\n"));
+  /** @param {Problem[]} problems */
+  constructor(problems) {
+    super(problems.map(({ place, text }) => (place ? `${place}: ${text}` : text)).join("\n"));
     this.problems = problems;
   }
-}
-
-function lineOf(text) {
-  return Number(/^[^\n]*?:(\d+): /.exec(text)?.[1] ?? 0);
 }
 
 /**
@@ -47,7 +39,7 @@ export function specify(rules, layers) {
   }
   const merged = merge(rules, [...bases, ...layers]);
   const problems = Object.keys(rules.fields).flatMap((key) => problemsOf(rules, key, merged));
-  if (problems.length) throw new JobError(problems, rules.limits.problems);
+  if (problems.length) throw new JobError(problems);
   const job = { ...defaults(rules.fields), ...merged.values };
   const found = contradiction(rules, job);
   if (found) {
@@ -100,10 +92,10 @@ function problemsOf(rules, key, merged) {
   const wrong = (name, what) => ({
     field: key,
     place: place(name),
-    text: `${name} is ${shown(what)}. ${field.description} ${hint(rules, key, what, place(name))}Example: ${field.example}`,
+    text: `${name} is ${shown(what)}. ${field.description} ${hint(rules, key, what)}Example: ${field.example}`,
   });
   if (key === "env_vars" && isMapping(value)) return variables(rules, value, wrong, place);
-  if (field.type !== "array" || !Array.isArray(value) || value.length > field.maxItems) {
+  if (field.type !== "array" || !Array.isArray(value)) {
     return fits(field, value) ? [] : [wrong(key, value)];
   }
   const items = value.map((item, index) => ({ item, name: `${key}[${index}]` }));
@@ -123,10 +115,9 @@ function variables(rules, value, wrong, place) {
   const key = "env_vars";
   const field = rules.fields[key];
   const names = Object.keys(value);
-  if (names.length > field.maxProperties) return [wrong(key, value)];
   const [[pattern, text]] = Object.entries(field.patternProperties);
   const problems = names.flatMap((name) => {
-    if (!fits({ type: "string", pattern, ...field.propertyNames }, name)) {
+    if (!fits({ type: "string", pattern }, name)) {
       const said =
         `${shown(name)} in ${key} is not a name of a variable. A name has letters, digits and _, ` +
         "and does not begin with a digit, as in OMP_NUM_THREADS";
@@ -134,16 +125,10 @@ function variables(rules, value, wrong, place) {
     }
     return fits(text, value[name]) ? [] : [wrong(`${key}.${name}`, value[name])];
   });
-  const name = problems.length ? undefined : names.find((name) => taken(rules, name));
+  const name = problems.length ? undefined : names.find((name) => Object.hasOwn(rules.taken, name));
   if (name === undefined) return problems;
-  const said = `the variable ${name} cannot be set in ${key}: ${taken(rules, name)}`;
+  const said = `the variable ${name} cannot be set in ${key}: ${rules.taken[name]}`;
   return [{ field: key, place: place(`${key}.${name}`), text: said }];
-}
-
-function taken({ variables }, name) {
-  if (variables.allowed.includes(name)) return null;
-  const fits = ({ names, beginning }) => names.includes(name) || (beginning && name.startsWith(beginning));
-  return variables.taken.find(fits)?.reason ?? null;
 }
 
 function isMapping(value) {

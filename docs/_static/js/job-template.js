@@ -1,5 +1,5 @@
 /**
- * The template's language, as src/srunbook/generate/_template.py describes it: values, ifs, and a reason for each line.
+ * The template's language, a small part of Jinja: values, ifs that stand alone on a line, and a comment with the reason for the next line.
  *
  * @typedef {{text: string, reason: string, fields: string[]}} Line
  * @typedef {Object<string, string | number | boolean | null | undefined>} Context

@@ -17,7 +17,7 @@ export function quote({ keywords }, word) {
 
 /** Quote a path; bash still expands a `~` or a variable at its beginning. */
 export function quotePlace(rules, place) {
-  const match = /^(~|\$\w+)(?:\/(.*))?$/.exec(place);
+  const match = /^(~|\$\w+|\$\{\w+\})(?:\/(.*))?$/.exec(place);
   if (!match) return PLAIN.test(place) ? `"${place}"` : quote(rules, place);
   const variable = match[1] === "~" ? "$HOME" : match[1];
   if (!match[2]) return `"${variable}"`;

@@ -6,13 +6,13 @@ const NAMES = 4;
 const ESCAPES = { "\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\" };
 
 /**
- * Show a value in a message: short, on one line, with letters that look like ASCII but are not by their numbers.
+ * Show a value in a message: short and on one line.
  *
  * @param {unknown} value
  * @returns {string}
  */
 export function shown(value) {
-  return short(value, 2).replace(/[\u0370-\u052f\uff00-\uffef]/g, (letter) => hexadecimal(letter.codePointAt(0)));
+  return short(value, 2);
 }
 
 /** Python's reprlib: lists and mappings are cut after a few items, and texts in their middle. */

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from srunbook import sites
-from srunbook._yaml import Document, origin_of, read_document
-from srunbook._yaml_limits import MalformedError
+from srunbook._yaml import Document, MalformedError, origin_of, read_document
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._mistakes import Places, raise_problems
 from srunbook.cluster._specification import Specification

@@ -10,16 +10,12 @@
 
 from __future__ import annotations
 
-from srunbook.generate._config import parse_config, read_config, settings
 from srunbook.generate._connections import advice, connections, warning
-from srunbook.generate._errors import JobError
-from srunbook.generate._layers import Layer, ResolvedJob, specify
-from srunbook.generate._profiles import PROFILES
+from srunbook.generate._layers import JobError, Layer, ResolvedJob, parse_config, read_config, settings, specify
 from srunbook.generate._quoting import conda_activation, quote, quote_place
 from srunbook.generate._render import ScriptLine, explain, render
 from srunbook.generate._rules import rules
-from srunbook.generate._schema import schema
-from srunbook.generate._specification import SCHEMA_URL, JobSpecification
+from srunbook.generate._specification import PROFILES, SCHEMA_URL, JobSpecification, schema
 
 __all__ = [
     "PROFILES",

@@ -6,24 +6,16 @@ The texts are data, because the page that renders job scripts in a browser shows
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from srunbook.generate._patterns import MAX_FILE_NAME
+from typing import Any, NamedTuple
 
 Job = Any
 """A `JobSpecification`, whose file imports this one."""
 
 
-@dataclass(frozen=True)
-class Contradiction:
-    """A rule about several fields.
+class Contradiction(NamedTuple):
+    """A rule about several fields: its name, the field that a message names, what the message says, when it is broken.
 
-    Args:
-        name: What other engines call it.
-        field: The field that is named with its value.
-        text: What follows the field and its value; `{...}` is one of `facts`.
-        broken: Whether a job breaks the rule.
+    In the text, `{...}` is one of `facts`.
     """
 
     name: str
@@ -33,33 +25,18 @@ class Contradiction:
 
 
 ONE_PYTHON = "Python comes from only one of them. Remove the other"
+TORCHRUN_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+"""Signals that any torchrun passes on to its processes."""
+
 INTERFACE_NAMES = frozenset({"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
-NO_COLON = "has a colon, which ends a folder in PATH. Move it to a folder without one"
 
 CONTRADICTIONS = (
-    Contradiction("no-time", "time_limit", "is no time at all. Give the job some", lambda one: not one.seconds),
-    Contradiction(
-        "early-signal",
-        "signal",
-        "comes before the job: the time limit is {time_limit}, {seconds} seconds. "
-        "Take fewer seconds, or a longer time_limit",
-        lambda one: int((one.signal or "@0").partition("@")[2]) >= max(1, one.seconds),
-    ),
-    Contradiction(
-        "long-output",
-        "output",
-        "makes a file name of {letters} letters, and Linux takes at most {most_letters}. "
-        "Take a shorter one, as in output: logs/%x_%j.out",
-        lambda one: letters(one) > MAX_FILE_NAME,
-    ),
     Contradiction(
         "no-type",
         "gpus_per_node",
         "names no type of GPU before its colon. Write the number alone, or a type, as in a100:4",
         lambda one: str(one.gpus_per_node).lower().startswith("gpu:"),
     ),
-    Contradiction("venv-colon", "virtual_environment", NO_COLON, lambda one: ":" in (one.virtual_environment or "")),
-    Contradiction("conda-colon", "conda_environment", NO_COLON, lambda one: ":" in (one.conda_environment or "")),
     Contradiction(
         "gpus-on-cpu",
         "gpus_per_node",
@@ -69,7 +46,7 @@ CONTRADICTIONS = (
     Contradiction(
         "no-gpus",
         "platform",
-        "needs GPUs: add gpus_per_node, as in gpus_per_node: 4",
+        "needs GPUs: add gpus_per_node, as in gpus_per_node: 4; with gpu_option: none if you get whole nodes anyway",
         lambda one: one.platform == "gpu" and not one.gpus,
     ),
     Contradiction(
@@ -139,6 +116,17 @@ CONTRADICTIONS = (
         "makes Lightning ignore Slurm: it takes a job of that name for an interactive one. Take another name",
         lambda one: one.framework == "lightning" and one.job_name in ("bash", "interactive"),
     ),
+    Contradiction(
+        "older-torchrun",
+        "signal",
+        "ends an older torchrun, which passes on TERM, INT, HUP and QUIT alone. Take one of these, as in TERM@120",
+        lambda one: (
+            one.framework == "torchrun"
+            and one.older_torchrun
+            and one.signal is not None
+            and one.stop[0] not in TORCHRUN_SIGNALS
+        ),
+    ),
 )
 """All rules, in the order in which they are asked; the first that is broken is told."""
 
@@ -148,24 +136,10 @@ def share(one: Job) -> int:
     return int(one.cpus_per_node // one.processes)
 
 
-def letters(one: Job) -> int:
-    """Count the letters of the log's file name, with the largest number that Slurm gives to a job."""
-    return len(one.output.rpartition("/")[2].replace("%x", one.job_name).replace("%j", "4294967295"))
-
-
-def facts(one: Job) -> Mapping[str, str | int]:
+def facts(one: Job) -> Mapping[str, int]:
     """Return what the texts name."""
-    return {
-        "time_limit": one.time_limit,
-        "seconds": one.seconds,
-        "letters": letters(one),
-        "most_letters": MAX_FILE_NAME,
-        "processes": one.processes,
-        "cpus_per_node": one.cpus_per_node,
-        "even_cpus": max(1, share(one)) * one.processes,
-        "gpus": one.gpus,
-        "share": share(one),
-    }
+    named = {name: getattr(one, name) for name in ("processes", "cpus_per_node", "gpus")}
+    return {**named, "share": share(one), "even_cpus": max(1, share(one)) * one.processes}
 
 
 def contradiction(one: Job) -> tuple[str, str] | None:

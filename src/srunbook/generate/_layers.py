@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from srunbook import sites
-from srunbook._yaml import origin_of, shown
-from srunbook.generate._errors import JobError
-from srunbook.generate._patterns import UNSEEN
-from srunbook.generate._profiles import PROFILES
-from srunbook.generate._schema import choices, kinds
-from srunbook.generate._specification import JobSpecification
+from srunbook._yaml import Document, MalformedError, origin_of, parse_document, read_document, shown
+from srunbook.generate._specification import CONTROL, PROFILES, JobSpecification, choices, kinds
 
 PAIRS = (
     ("memory_per_cpu", "memory_per_node"),
@@ -30,33 +26,40 @@ PAIRS = (
 """Fields of which a job has only one: a layer that sets it takes back the other from the layers below."""
 
 OTHER_WORDS = {
-    "args": "arguments",
-    "conda": "conda_environment",
-    "cpus": "cpus_per_node",
-    "cpus_per_task": "cpus_per_node",
-    "env": "env_vars",
-    "environment": "env_vars",
-    "error": "output",
-    "gpus": "gpus_per_node",
-    "gres": "gpus_per_node",
-    "image": "container_image",
-    "interface": "network_interface",
-    "job_name": "name",
-    "log": "output",
-    "mem": "memory_per_node",
-    "mem_per_cpu": "memory_per_cpu",
-    "modules": "modules_to_load",
-    "ntasks": "processes_per_node",
-    "ntasks_per_node": "processes_per_node",
-    "port": "coordinator_port",
-    "tasks_per_node": "processes_per_node",
-    "time": "time_limit",
-    "venv": "virtual_environment",
+    word: name
+    for name, words in {
+        "arguments": "args",
+        "conda_environment": "conda",
+        "container_image": "image",
+        "coordinator_port": "port",
+        "cpus_per_node": "cpus cpus_per_task",
+        "env_vars": "env environment",
+        "gpus_per_node": "gpus gres",
+        "memory_per_cpu": "mem_per_cpu",
+        "memory_per_node": "mem",
+        "modules_to_load": "modules",
+        "name": "job_name",
+        "network_interface": "interface",
+        "output": "error log",
+        "processes_per_node": "ntasks ntasks_per_node tasks_per_node",
+        "time_limit": "time",
+        "virtual_environment": "venv",
+    }.items()
+    for word in words.split()
 }
 """Words that Slurm or other tools use, and the field that is meant."""
 
-MAX_PROBLEMS = 20
-"""Problems that are reported at once."""
+
+class JobError(ValueError):
+    """A job specification is wrong; each problem names the place, the value and what is allowed.
+
+    Args:
+        problems: One sentence or two for each.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
 
 
 @dataclass(frozen=True)
@@ -161,23 +164,14 @@ def specify(*layers: Layer) -> ResolvedJob:
     if isinstance(site, str) and site in sites.names():
         bases.append(Layer(f"cluster {site}", sites.read(site)))
     merged = Merged([*bases, *layers])
-    unknown = [(key, layer) for layer in layers for key in layer.values if not known(key)]
-    wrong = [problem_with_key(key, layer.origin(key)) for key, layer in unknown[:MAX_PROBLEMS]]
+    wrong = [problem_with_key(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
     try:
         specification = JobSpecification.model_validate(merged.values)
     except ValidationError as error:
         wrong += problems(error, merged)
     if wrong:
-        more = max(len(wrong), len(unknown)) - MAX_PROBLEMS
-        told = sorted(wrong, key=line_of)[:MAX_PROBLEMS]
-        raise JobError([*told, f"and {more} more. Fix these first"] if more > 0 else told)
+        raise JobError(wrong)
     return ResolvedJob(specification, merged.origins)
-
-
-def line_of(text: str) -> int:
-    """Return the line of the file that a problem is about; 0 if it names none."""
-    found = re.match(r"[^\n]*?:(\d+): ", text)
-    return int(found[1]) if found else 0
 
 
 def known(key: Any) -> bool:
@@ -191,7 +185,7 @@ def nearest(key: str) -> str | None:
     >>> nearest("node"), nearest("mem-per-cpu"), nearest("xyz")
     ('nodes', 'memory_per_cpu', None)
     """
-    plain = unicodedata.normalize("NFKC", key[:80]).lower().replace("-", "_").strip("_ ")
+    plain = key[:80].lower().replace("-", "_").strip("_ ")
     found = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
     return OTHER_WORDS.get(found[0], found[0]) if found else None
 
@@ -246,32 +240,18 @@ def problem(path: tuple[Any, ...], item: Any, merged: Merged) -> str:
             f"{place}: {shown(value)} in {key} is not a name of a variable. A name has letters, digits and _, "
             "and does not begin with a digit, as in OMP_NUM_THREADS"
         )
-    return (
-        f"{place}: {name} is {shown(value)}. {info.description} {hint(key, value, place)}Example: {example(key, info)}"
-    )
+    return f"{place}: {name} is {shown(value)}. {info.description} {hint(key, value)}Example: {example(key, info)}"
 
 
-def hint(key: str, value: Any, place: str) -> str:
+def hint(key: str, value: Any) -> str:
     """Guess what led to a wrong value."""
-    if isinstance(value, str) and any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 for letter in value):
-        return "It contains a control character, such as the end of a line. "
-    if key == "script" and isinstance(value, str) and value.startswith("-"):
-        return f"Python would take it for an option: write {shown(f'./{value}')}. "
-    if key == "script" and isinstance(value, str) and value.startswith("~"):
-        return "The ~ is not expanded here: write the path from the folder in which you submit, or the whole path. "
-    if isinstance(value, str) and re.search(rf"^[{UNSEEN}]|[{UNSEEN}]$", value):
-        return "It begins or ends with a space or an invisible character. "
-    meant = get_close_matches(value[:80], choices(key), n=1) if isinstance(value, str) else []
-    if meant:
-        return f"Did you mean {meant[0]}? "
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if key == "time_limit" and number:
-        return "A number could be seconds or minutes: write it in quotes. "
-    if key in ("env_vars", "arguments") and not isinstance(value, (str, list, dict)):
-        return "Write it in quotes. "
-    if isinstance(value, str) and int in kinds(key) and value.strip().isdigit() and not place.startswith("--"):
-        return "It is a text: write it without quotes. "
-    return ""
+    if isinstance(value, str):
+        if value != value.strip() or re.search(f"[{CONTROL}]", value):
+            return "It has a blank at an end, the end of a line or another control character. "
+        meant = get_close_matches(value[:80], choices(key), n=1)
+        return f"Did you mean {meant[0]}? " if meant else ""
+    text_is_meant = not choices(key) and kinds(key).isdisjoint({int, bool})
+    return "Put it in quotes. " if text_is_meant and not isinstance(value, (list, dict)) else ""
 
 
 def example(key: str, info: FieldInfo) -> str:
@@ -282,3 +262,89 @@ def example(key: str, info: FieldInfo) -> str:
     """
     value = (info.examples or [""])[0]
     return f"{key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def read_config(path: Path) -> Layer:
+    """Read a configuration file.
+
+    Args:
+        path: A file in YAML 1.2, in which `12:00:00` is a text.
+
+    Returns:
+        Its values, with the line of each key.
+
+    Raises:
+        JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a mapping.
+    """
+    return _layer(read_document, path)
+
+
+def parse_config(text: str, place: str) -> Layer:
+    r"""Read the text of a configuration file.
+
+    Args:
+        text: YAML 1.2.
+        place: What messages call it.
+
+    Raises:
+        JobError: It is not YAML, or not a mapping.
+
+    >>> parse_config("nodes: 4\ntime_limit: 12:00:00\n", "a.yaml").values
+    {'nodes': 4, 'time_limit': '12:00:00'}
+    """
+    return _layer(parse_document, text, place)
+
+
+def _layer(read: Callable[..., Document], *arguments: Any) -> Layer:
+    try:
+        document = read(*arguments)
+    except MalformedError as error:
+        raise JobError([str(error)]) from None
+    return Layer(document.place, document.values, document.lines)
+
+
+def settings(options: Iterable[str]) -> list[Layer]:
+    """Read options `--set KEY=VALUE`.
+
+    A field that takes a number or true and false gets one; a list is written with commas; one environment variable is
+    `env_vars.NAME=VALUE`; an empty value takes back what a profile, a cluster or a file says.
+
+    Args:
+        options: What follows `--set`, each time it is given.
+
+    Raises:
+        JobError: One has no `=`, or names no field.
+
+    >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition="])]
+    [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}]
+    """
+    layers = []
+    for option in options:
+        key, sign, text = option.partition("=")
+        place = f"--set {option}" if option.isprintable() and len(option) <= 80 else f"--set {key[:40]!r}"
+        if not sign:
+            raise JobError([f"{place}: no '=' in it. Write a key and a value, as in --set nodes=4"])
+        field, dot, name = key.partition(".")
+        if not known(field):
+            raise JobError([problem_with_key(field, place)])
+        if dot and field != "env_vars":
+            raise JobError([f"{place}: {field} has no parts. Write --set {field}=VALUE"])
+        if field == "env_vars":
+            if not name:
+                raise JobError([f"{place}: which variable? Write --set env_vars.NAME=VALUE"])
+            layers.append(Layer(place, {field: {name: text}}))
+            continue
+        layers.append(Layer(place, {field: value_of(field, text) if text else None}))
+    return layers
+
+
+def value_of(field: str, text: str) -> Any:
+    """Read the text of an option as the kind of value that its field takes; leave it a text if that fails."""
+    allowed = kinds(field)
+    if bool in allowed and text in ("true", "false"):
+        return text == "true"
+    if int in allowed and text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    if list in allowed:
+        return text.split(",")
+    return text

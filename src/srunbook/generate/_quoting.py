@@ -6,13 +6,13 @@ import re
 import shlex
 
 PLAIN = re.compile(r"(?:--[A-Za-z0-9][A-Za-z0-9_-]*=)?[A-Za-z0-9_./:@%+-]+")
-"""Words that mean themselves to bash, and that no reader takes for anything else."""
+"""Words that mean themselves to bash, and to a reader."""
 
 KEYWORDS = frozenset(
     {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then"}
     | {"time", "until", "while"}
 )
-"""Words of bash itself: bash would take them here like any other word, but a reader would not."""
+"""Words of bash itself, quoted so that nobody takes an argument for one."""
 
 
 def quote(word: str) -> str:
@@ -32,10 +32,10 @@ def quote(word: str) -> str:
 def quote_place(place: str) -> str:
     """Quote a path; bash still expands a `~` or a variable at its beginning.
 
-    >>> print(quote_place("~/jax-env"), quote_place("$JAX_IMAGE"), quote_place("/a b"), quote_place("~/a $b"))
-    "$HOME/jax-env" "$JAX_IMAGE" '/a b' "$HOME"/'a $b'
+    >>> print(quote_place("~/jax-env"), quote_place("${IMAGE}"), quote_place("/a b"), quote_place("~/a $b"))
+    "$HOME/jax-env" "${IMAGE}" '/a b' "$HOME"/'a $b'
     """
-    match = re.fullmatch(r"(~|\$\w+)(?:/(.*))?", place, re.ASCII)
+    match = re.fullmatch(r"(~|\$\w+|\$\{\w+\})(?:/(.*))?", place, re.ASCII)
     if not match:
         return f'"{place}"' if PLAIN.fullmatch(place) else quote(place)
     variable = "$HOME" if match[1] == "~" else match[1]
@@ -47,7 +47,7 @@ def quote_place(place: str) -> str:
 
 
 def conda_activation(environment: str) -> str:
-    """Write the words after `source` that activate a conda environment, for any conda since 4.4 and without its setup.
+    """Write the words after `source` that activate a conda environment; conda need not be set up in the shell.
 
     >>> print(conda_activation("~/miniforge3/envs/torch-env"))
     "$HOME/miniforge3/bin/activate" torch-env

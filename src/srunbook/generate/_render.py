@@ -1,21 +1,29 @@
-"""From a specification to the text of a job script, and to the reasons of its lines."""
+"""From a specification to the text of a job script, and to the reasons of its lines.
+
+The template is Jinja, of which it uses values and ifs that stand alone on a line: a page renders it in a browser, too.
+A comment `{# fields: reason #}` by itself explains the next line.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import jinja2
 
 from srunbook.generate._connections import advice, connections
-from srunbook.generate._errors import JobError
-from srunbook.generate._layers import ResolvedJob
-from srunbook.generate._patterns import NO_CONTROL
+from srunbook.generate._contradictions import TORCHRUN_SIGNALS
+from srunbook.generate._layers import JobError, ResolvedJob
 from srunbook.generate._quoting import conda_activation, quote, quote_place
-from srunbook.generate._specification import JobSpecification
-from srunbook.generate._template import Context, RenderedLine, rendered, source
+from srunbook.generate._specification import TEXT, JobSpecification
 
-MAX_SCRIPT = 1 << 20
-"""Bytes of a script; Slurm takes four times as much unless a site says otherwise."""
+Context = Mapping[str, str | int | bool | None]
+
+NOTE = re.compile(r"^\{# ([a-z_, ]+): (.*) #\}\n(.*)\n", re.MULTILINE)
+"""A comment that explains the next line, and that line."""
 
 ODD = re.compile(r"'[^']*[$`\\~\u2018-\u201f][^']*'")
 """What shellcheck asks about: it could have been meant to be expanded, or to end the quotes."""
@@ -27,7 +35,7 @@ PLAIN_FIELDS = (
     *("time_limit", "partition", "account", "qos", "constraint", "nodes", "memory_per_cpu", "memory_per_node"),
     *("exclusive", "requeue", "coordinator_port", "network_interface"),
 )
-"""Fields that the template takes as they are: their patterns let no character through that bash would act upon."""
+"""Fields that the template takes unchanged: their patterns let no character through that bash would act upon."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,32 @@ class ScriptLine:
     origins: tuple[tuple[str, str], ...]
 
 
+@cache
+def source() -> str:
+    """Read the template of a job script."""
+    return files("srunbook.generate").joinpath("job.sbatch.template").read_text(encoding="utf-8")
+
+
+@cache
+def template() -> jinja2.Template:
+    """Compile the template, with marks that no value can hold around each reason and its line."""
+    jinja = jinja2.Environment(  # noqa: S701 - a script is no HTML
+        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    return jinja.from_string(NOTE.sub("\x01\\1\x02\\2\x02\\3\x01", source()))
+
+
+def rendered(values: Context) -> Iterator[tuple[str, str, list[str], int]]:
+    """Render the template; yield each line with its reason, its fields, and its number where a value has several."""
+    for place, chunk in enumerate(template().render(values).split("\x01")):
+        if place % 2:
+            fields, reason, lines = chunk.split("\x02")
+            for part, line in enumerate(lines.split("\n")):
+                yield line, reason, [name for name in fields.split(", ") if name != "always"], part
+        else:
+            yield from ((line, "", [], 0) for line in chunk.split("\n")[:-1])
+
+
 def render(specification: JobSpecification, *, made_by: str | None = None) -> str:
     """Render the text of a job script for sbatch.
 
@@ -56,17 +90,9 @@ def render(specification: JobSpecification, *, made_by: str | None = None) -> st
         The script, which ends with the end of a line.
 
     Raises:
-        JobError: The script would be larger than Slurm takes, or `made_by` has a control character.
+        JobError: `made_by` has a control character.
     """
-    text = "".join(f"{line.text}\n" for line in rendered(source(), context(specification, made_by)))
-    if len(text.encode()) > MAX_SCRIPT:
-        raise JobError(
-            [
-                f"the script has {len(text.encode())} bytes, and at most {MAX_SCRIPT} are safe: put long "
-                "arguments into a file that the program reads"
-            ]
-        )
-    return text
+    return "".join(f"{line}\n" for line, *_ in rendered(context(specification, made_by)))
 
 
 def explain(job: ResolvedJob, *, made_by: str | None = None) -> list[ScriptLine]:
@@ -79,30 +105,32 @@ def explain(job: ResolvedJob, *, made_by: str | None = None) -> list[ScriptLine]
     Raises:
         JobError: `made_by` has a control character.
     """
-    lines = rendered(source(), context(job.specification, made_by))
-    return [ScriptLine(line.text, line.reason, tuple(origins(job, line))) for line in lines]
+    return [
+        ScriptLine(line, reason, tuple(origins(job, fields, part)))
+        for line, reason, fields, part in rendered(context(job.specification, made_by))
+    ]
 
 
-def origins(job: ResolvedJob, line: RenderedLine) -> Iterator[tuple[str, str]]:
+def origins(job: ResolvedJob, fields: list[str], part: int) -> Iterator[tuple[str, str]]:
     """Name the fields of a line and where they came from."""
     specification = job.specification
-    for name in line.fields:
+    for name in fields:
         if name == "env_vars":
-            variable = list(specification.env_vars)[line.part]
+            variable = list(specification.env_vars)[part]
             yield f"env_vars.{variable}", job.origin("env_vars", variable)
         elif name == "modules_to_load":
-            yield f"modules_to_load[{line.part}]", job.origin("modules_to_load", line.part)
+            yield f"modules_to_load[{part}]", job.origin("modules_to_load", part)
         elif name == "arguments":
-            if line.part:
-                yield f"arguments[{line.part - 1}]", job.origin("arguments", line.part - 1)
-        elif not (name == "script" and line.part) and not (name == "gpus_per_node" and not specification.gpus):
+            if part:
+                yield f"arguments[{part - 1}]", job.origin("arguments", part - 1)
+        elif not (name == "script" and part) and (not name.startswith("gpu") or getattr(specification, name)):
             yield name, job.origin(name)
 
 
 def context(specification: JobSpecification, made_by: str | None) -> Context:
     """Give each name in the template its value: a text that is safe where the template has it, or a yes or no."""
     one = specification
-    if made_by is not None and not re.fullmatch(rf"(?:(?![\ud800-\udfff]){NO_CONTROL})*", made_by):
+    if made_by is not None and (re.search(r"[\ud800-\udfff]", made_by) or not re.fullmatch(TEXT, made_by)):
         raise JobError(
             [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
         )
@@ -110,7 +138,7 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
     exports = [f"export {name}={quote(text)}" for name, text in one.env_vars.items()]
     venv, image = quote_place(one.virtual_environment or ""), quote_place(one.container_image or "")
     conda = one.conda_environment and conda_activation(one.conda_environment)
-    folder, _, file = one.output.rpartition("/")
+    folder, file = one.log
     return {
         **{name: getattr(one, name) for name in PLAIN_FIELDS},
         "summary": summary(one),
@@ -143,9 +171,11 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
         "connections_are": connections_are(one),
         "processes": one.processes,
         "processes_are": "on each node: one for each GPU" if one.gpus == one.processes else "on each node",
+        "torchrun_signals": one.framework == "torchrun" and bool(one.signal) and not one.older_torchrun,
         "signals": signals(one),
-        "grace": grace(one),
+        "grace": max(1, one.stop[1] * 3 // 4),
         "program": "\n  ".join(program),
+        "early": early(one),
         "launcher": launcher(one),
     }
 
@@ -156,12 +186,13 @@ def column(option: str) -> str:
 
 
 def gpus(one: JobSpecification) -> str | None:
-    """Ask for GPUs, if any: sites that want a type take it in --gres."""
-    if not one.gpus:
+    """Ask for GPUs, if any."""
+    kind, colon, _ = str(one.gpus_per_node).rpartition(":")
+    option = one.gpu_option or ("gres" if colon else "gpus-per-node")
+    if not one.gpus or option == "none":
         return None
-    if isinstance(one.gpus_per_node, str) and ":" in one.gpus_per_node:
-        return f"--gres=gpu:{one.gpus_per_node}"
-    return f"--gpus-per-node={one.gpus}"
+    count = one.gpus // one.tasks if option == "gpus-per-task" else one.gpus
+    return f"--{option}={'gpu:' if option == 'gres' else ''}{kind}{colon}{count}"
 
 
 def tasks_are(one: JobSpecification) -> str:
@@ -182,35 +213,31 @@ def connections_are(one: JobSpecification) -> str:
 
 def summary(one: JobSpecification) -> str:
     """Say in one line what the job is."""
+
+    def many(number: int, word: str, ending: str = "s") -> str:
+        return f"{number} {word}{ending if number > 1 else ''}"
+
     programs = {"jax": "JAX", "torchrun": "torchrun", "lightning": "Lightning", "gloo": "torch.distributed over gloo"}
-    nodes = "1 node" if one.nodes == 1 else f"{one.nodes} nodes"
-    each = (
-        f"{one.gpus} GPU{'s' * (one.gpus > 1)}"
-        if one.gpus
-        else f"{one.cpus_per_node} CPU{'s' * (one.cpus_per_node > 1)}"
-    )
-    count = one.nodes * one.processes
-    total = f"{count} process{'es' * (count > 1)}"
-    if one.framework == "jax":
-        total += f", {one.devices} device{'s' * (one.devices > 1)}"
-    return f"{programs[one.framework]} on {nodes} of {each}: {total}."
+    each = many(one.gpus, "GPU") if one.gpus else many(one.cpus_per_node, "CPU")
+    devices = f", {many(one.devices, 'device')}" if one.framework == "jax" else ""
+    processes = many(one.nodes * one.processes, "process", "es")
+    return f"{programs[one.framework]} on {many(one.nodes, 'node')} of {each}: {processes}{devices}."
 
 
 def signals(one: JobSpecification) -> str:
     """List the signals that torchrun passes on: those it knows by itself, and the job's own."""
-    known = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]
-    own = f"SIG{(one.signal or '').partition('@')[0]}"
-    return '"' + ",".join([*known, *([own] if own not in known else [])]) + '"'
+    own = one.stop[0]
+    return '"' + ",".join([*TORCHRUN_SIGNALS, *([own] if own not in TORCHRUN_SIGNALS else [])]) + '"'
 
 
-def grace(one: JobSpecification) -> int:
-    """Return the seconds that processes have after a signal: three quarters of what the job has."""
-    return max(1, int((one.signal or "@0").partition("@")[2]) * 3 // 4)
+def early(one: JobSpecification) -> str | None:
+    """Return the signal of the job if it ends a program that does not listen yet, and if nobody else sends it."""
+    return next((name for name in ("USR1", "USR2") if one.stop[0] == f"SIG{name}"), None)
 
 
 def launcher(one: JobSpecification) -> str:
     """Return what srun starts, before the program."""
-    words = []
+    words = ['"${EARLY[@]}"'] if early(one) else []
     if one.framework == "gloo":
         words.append('bash -c "$AS_RANK" bash')
     if one.container_image:

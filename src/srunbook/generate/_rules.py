@@ -6,17 +6,12 @@ from typing import Any
 
 from srunbook import sites
 from srunbook._connections import OTHER_FILES
-from srunbook.generate import _patterns as patterns
 from srunbook.generate._connections import FILES, WARNING
 from srunbook.generate._contradictions import CONTRADICTIONS
-from srunbook.generate._layers import MAX_PROBLEMS, PAIRS, example
-from srunbook.generate._profiles import PROFILES
+from srunbook.generate._layers import PAIRS, example
 from srunbook.generate._quoting import KEYWORDS
-from srunbook.generate._render import COMMENT_COLUMN, MAX_SCRIPT, PLAIN_FIELDS
-from srunbook.generate._schema import schema
-from srunbook.generate._specification import JobSpecification
-from srunbook.generate._template import source
-from srunbook.generate._variables import ALLOWED, TAKEN
+from srunbook.generate._render import COMMENT_COLUMN, PLAIN_FIELDS, source
+from srunbook.generate._specification import CONTROL, LINKED, PROFILES, TAKEN, JobSpecification, schema
 
 
 def rules() -> dict[str, Any]:
@@ -32,25 +27,13 @@ def rules() -> dict[str, Any]:
         "clusters": {name: dict(sites.read(name)) for name in sites.names()},
         "pairs": PAIRS,
         "contradictions": [{"name": rule.name, "field": rule.field, "text": rule.text} for rule in CONTRADICTIONS],
-        "variables": {
-            "allowed": sorted(ALLOWED),
-            "taken": [
-                {"names": sorted(names), "beginning": beginning, "reason": reason} for names, beginning, reason in TAKEN
-            ],
-        },
+        "taken": TAKEN,
         "warning": WARNING,
         "keywords": sorted(KEYWORDS),
         "plain_fields": PLAIN_FIELDS,
-        "no_control": patterns.NO_CONTROL,
-        "unseen": patterns.UNSEEN,
-        "limits": {
-            "script_bytes": MAX_SCRIPT,
-            "comment_column": COMMENT_COLUMN,
-            "files": FILES,
-            "other_files": OTHER_FILES,
-            "file_name": patterns.MAX_FILE_NAME,
-            "problems": MAX_PROBLEMS,
-        },
+        "control": CONTROL,
+        "linked": LINKED,
+        "limits": {"comment_column": COMMENT_COLUMN, "files": FILES, "other_files": OTHER_FILES},
     }
 
 
