@@ -111,6 +111,7 @@ def main():
     if rank == 0:
         torch.save(whole, "model.pt")
     accelerator.end_training()
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ def main():
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
         torch.save(whole, "model.pt")
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

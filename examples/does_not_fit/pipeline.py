@@ -120,6 +120,7 @@ def main():
             print(f"step {step}: loss {torch.stack(losses).mean().item():.6f}")
 
     torch.save(model.state_dict(), f"model.{rank}.pt")
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -150,6 +150,7 @@ def main():
     whole = multihost_utils.process_allgather(params, tiled=True)
     if rank == 0:
         np.savez("model.npz", **whole)
+    print(f"rank {rank}/{world_size} end", flush=True)
 
 
 if __name__ == "__main__":

@@ -133,9 +133,10 @@ def newest_whole():
 def save(model, optimizer, batches, step):
     """Write a new folder; once it is whole, seal it, give it its name and delete all but the newest two."""
     beside = CHECKPOINTS / "unfinished"
-    saved = dcp.save(state_of(model, optimizer, batches, step), checkpoint_id=beside)  # when all ranks have written
+    dcp.save(state_of(model, optimizer, batches, step), checkpoint_id=beside)  # returns when all ranks have written
     if dist.get_rank() == 0:
-        seal(beside, {".metadata", *(part.relative_path for part in saved.storage_data.values())})
+        parts = dcp.FileSystemReader(beside).read_metadata().storage_data.values()
+        seal(beside, {".metadata", *(part.relative_path for part in parts)})
         beside.rename(CHECKPOINTS / f"{step:06}")
         for old in sorted(CHECKPOINTS.glob("[0-9]*"))[:-2]:
             shutil.rmtree(old)
@@ -209,7 +210,9 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.pt")
+        torch.save(whole, "model.tmp")
+        Path("model.tmp").replace("model.pt")  # whole or not at all
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -141,6 +141,7 @@ def main():
     if rank == 0:
         torch.save(whole, "model.pt")
     trainer.accelerator.end_training()
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def main():
         for _, other, _, *parts in rows[-world_size:]:
             print("rank {}: data {} ms, computing {} ms, waiting {} ms a step".format(other, *parts), flush=True)
         torch.save(model.module.state_dict(), "model.pt")
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -119,6 +119,7 @@ def main():
             subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
     elif rank == 0:
         np.savez("model.npz", **params)
+    print(f"rank {rank}/{world_size} end", flush=True)
 
 
 if __name__ == "__main__":

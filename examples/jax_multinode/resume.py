@@ -102,6 +102,7 @@ def main():
 
     if rank == 0:
         np.savez("model.npz", **params)
+    print(f"rank {rank}/{world_size} end", flush=True)
 
 
 if __name__ == "__main__":

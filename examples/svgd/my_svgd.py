@@ -4,6 +4,8 @@ python my_svgd.py
 srunbook simulate --nodes 2 -- python my_svgd.py
 """
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,8 @@ from srunbook.svgd import SVGD
 
 # Before the first use of JAX: this finds the other processes.
 dist_info = initialize_distributed()
-print(f"Process {dist_info.process_id}/{dist_info.num_processes}")
+rank = f"rank {dist_info.process_id}/{dist_info.num_processes}"
+print(f"{rank} start host={os.uname().nodename}")
 print(f"Local devices: {dist_info.local_device_count}")
 print(f"Global devices: {dist_info.global_device_count}")
 
@@ -32,3 +35,4 @@ result = sampler.run(jax.random.key(0), n_particles=100, n_steps=200)
 rates = jnp.exp(result.particles[:, 0])
 if dist_info.is_coordinator:
     print(f"rate {rates.mean():.3f} +- {rates.std():.3f}")
+print(f"{rank} end steps={result.steps}")

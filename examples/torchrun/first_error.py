@@ -70,6 +70,7 @@ def main():
 
     if rank == 0:
         torch.save(model.module.state_dict(), "model.pt")
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def main():
                     torch.save(model.module.state_dict(), "best.pt")
             if waited == PATIENCE:
                 break
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

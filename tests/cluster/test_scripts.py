@@ -87,7 +87,7 @@ def unpaired(folder: Path) -> list[str]:
 
 
 def test_script_runs_as_published(slurm: State, proof, generation, script, request):
-    """A script completes on a real Slurm, every rank speaks, and its output is the recorded one."""
+    """A script completes on a real Slurm, every rank speaks, its output is the recorded one, and `verify` passes it."""
     if needs_apptainer(script):
         assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
     if f"{script.parent.name}/{script.stem}" == TORCH_IMAGE:
@@ -99,6 +99,9 @@ def test_script_runs_as_published(slurm: State, proof, generation, script, reque
 
     assert staged.read_bytes() == script.read_bytes()
     assert not proof.shortcomings(script, job), f"{proof.shortcomings(script, job)}\n{job.output}"
+    verify = [f"/home/{cluster.USER}/torch-env/bin/srunbook", "verify", job.identity]
+    verdict = cluster.capture(slurm, verify, folder=folder)
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
 
     if recording:
         proof.record(script, job, home=generation == "22.05" or needs_apptainer(script))

@@ -267,8 +267,8 @@ def test_damage_that_goes_unnoticed(
 SEALED = {
     **REFUSED,
     **UNNOTICED,
-    "the seal is changed": lambda folder: next(folder.glob("seal/*/manifest.json")).write_bytes(b"{}"),
-    "the seal is missing": lambda folder: shutil.rmtree(folder / "seal"),
+    "the seal is changed": lambda folder: (folder / "seal.json").write_bytes(b"{"),
+    "the seal is missing": lambda folder: (folder / "seal.json").unlink(),
 }
 
 

@@ -147,7 +147,7 @@ def test_resume_after_a_crash(one: Training, run: Run) -> None:
 @FULL
 def test_comparison_sees_a_lost_optimizer(one: Training, run: Run) -> None:
     """Without the optimizer's state the losses after the resume are others."""
-    forget = ('    optimizer.load_state_dict(state["optimizer"])\n', "")
+    forget = ('        optimizer.load_state_dict(state["optimizer"])\n', "")
     died = run("resume.py", 2, edit=("EPOCHS = 5", "EPOCHS = 2"))
     resumed = run("resume.py", 2, folder=died.folder, edit=forget)
 

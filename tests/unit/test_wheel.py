@@ -100,14 +100,14 @@ def test_generate(core):
 
 
 def test_verify(core):
-    """`srunbook verify` judges a folder of results where there is no sacct: a rank that did not end has failed."""
+    """`srunbook verify` judges a folder of results without sacct: of two ranks, one that did not end has failed."""
     results = core.here / "results" / "run_17"
     results.mkdir(parents=True)
-    (results / "rank_0.log").write_text("rank 0/1 start host=node1 job=17\n")
+    (results / "rank_0.log").write_text("rank 0/2 start\nrank 0/2 end\nrank 1/2 start\n")
     done = core.run("srunbook", "verify", "results/run_17")
 
-    assert done.returncode == 37, done.stderr  # UNFINISHED
-    assert "rank 0" in done.stdout
+    assert done.returncode == 1, done.stderr
+    assert "rank 1 printed no end line" in done.stdout
 
 
 def test_cluster_status(core):

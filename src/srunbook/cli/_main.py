@@ -15,7 +15,7 @@ SUBCOMMANDS = {
     "generate": "Write a job script for sbatch.",
     "memory": "Say how much memory a model takes on each GPU.",
     "simulate": "Run a command as several processes with the environment that srun gives.",
-    "verify": "Prove from what a job left behind that it did what it should.",
+    "verify": "Check that a finished job did its work.",
 }
 """Name of each subcommand (a module here that defines `command`) and its line in `srunbook --help`."""
 
