@@ -52,7 +52,7 @@ class Hook:
 
 def traffic_model(batch: int, hidden: int) -> tuple[nn.Module, Callable[[nn.Module], torch.Tensor]]:
     """Return the forecaster of the guide, and its loss on random speeds."""
-    from train_traffic import STEPS, TrafficNet, losses
+    from traffic_data import STEPS, TrafficNet, losses
 
     usual = 40 + 20 * torch.rand(2 * 288, 24)
     past, truth = (70 * torch.rand(batch, STEPS, 24) for _ in range(2))

@@ -19,8 +19,7 @@ import torch
 from srunbook import simulate
 
 sys.path.insert(0, "full")
-from traffic_data import SLOTS, cached_speeds
-from train_traffic import STEPS, TrafficNet, usual_speeds
+from traffic_data import SLOTS, STEPS, TrafficNet, cached_speeds, prepare_speeds
 
 with tempfile.TemporaryDirectory() as folder:
     options = ["--max-steps=40", f"--results={folder}/results", f"--data-dir={folder}"]
@@ -30,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
     with Path(folder, "results", "metrics.csv").open() as file:
         rows = [{name: float(value or "nan") for name, value in row.items()} for row in csv.DictReader(file)]
     state = torch.load(Path(folder, "results", "checkpoint_latest.pth"), weights_only=True)
-    speeds = cached_speeds(Path(folder), 35, 0)
+    mph, times, _ = cached_speeds(Path(folder), 35)
 
 baselines = {name: float(mae) for name, mae in re.findall(r"baseline (.*?)  val_mae ([\d.]+)", result.output)}
 
@@ -50,13 +49,12 @@ assert rows[-1]["val_mae"] < 0.85 * min(baselines.values())
 # %%
 # A forecast half an hour ahead, for one sensor on a weekday that the training has not seen.
 
-usual = usual_speeds(speeds)
+_, _, usual = prepare_speeds(mph, times)
 model = TrafficNet(usual, state["model"]["write.weight"].shape[1])
 model.load_state_dict(state["model"])
 sensor, ahead = 8, 6
 day = np.arange(29 * SLOTS + 5 * 12, 29 * SLOTS + 22 * 12)  # from 5 to 22 o'clock
-mph = torch.as_tensor(speeds.mph)
-times = torch.as_tensor(speeds.weekend * SLOTS + speeds.slots)
+mph, times = torch.as_tensor(mph), torch.as_tensor(times)
 with torch.no_grad():
     past = torch.stack([mph[at - ahead + 1 - STEPS : at - ahead + 1] for at in day])
     next_hour = torch.stack([times[at - ahead + 1 : at - ahead + 1 + STEPS] for at in day])

@@ -6,19 +6,17 @@
 from __future__ import annotations
 
 import os
-import re
-import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import forked
-from support.comparing import Mask
-from support.damage import flip_a_bit
+from support.accidents import flip_a_bit
+from support.comparing import RANK_LINE, Mask
+from support.programs import stand_ins
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -29,48 +27,18 @@ SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_cpu.sbatch"
 EXACT = 1e-5
 """Largest relative difference of a loss in float32: the same numbers, added in another order."""
 
-AS_TASK = (
-    "import os; e = os.environ\n"
-    "e.update(SLURM_STEP_ID='0', SLURM_PROCID=e['RANK'], SLURM_LOCALID=e['LOCAL_RANK'], SLURM_NTASKS=e['WORLD_SIZE'])\n"
-    "del e['RANK'], e['LOCAL_RANK'], e['WORLD_SIZE']\n"
-)
-"""Turns a forked rank into a task of srun, which knows only Slurm's variables."""
-
 pytestmark = pytest.mark.usefixtures("quick_start")
 
 
-@dataclass(frozen=True)
-class Training(forked.Outcome):
-    """What came of a program; its folder is where it ran."""
-
-    @property
-    def losses(self) -> list[float]:
-        """Losses that it printed, in their order."""
-        return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", self.text, re.MULTILINE)]
-
-
-Run = Callable[..., Training]
+Training = forked.Outcome
+Run = forked.Run
 
 
 @pytest.fixture(scope="module")
 def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Run a program as tasks of srun in a folder of its own, with some of its text replaced."""
-    with forked.forking(EXAMPLES) as process:
-
-        def start(
-            name: str, processes: int, *, edit: tuple[str, str] | None = None, folder: Path | None = None
-        ) -> Training:
-            folder = folder or tmp_path_factory.mktemp("run")
-            text = (EXAMPLES / name).read_text(encoding="utf-8")
-            if edit:
-                assert text.count(edit[0]) == 1, edit
-                text = text.replace(*edit)
-            (folder / name).write_text(text, encoding="utf-8")
-            argv = [str(folder / name)]
-            ranks = forked.Forked(process, folder).run(argv, nodes=processes, processes=1, before=AS_TASK, environ={})
-            return Training(ranks, folder)
-
-        yield start
+    with forked.running(EXAMPLES, tmp_path_factory) as start:
+        yield lambda name, nodes, **options: start(name, 1, nodes=nodes, before=forked.AS_TASK, **options)
 
 
 @pytest.fixture(scope="module")
@@ -81,29 +49,18 @@ def one(run: Run) -> Training:
 
 # The same losses on any number of processes ---------------------------------------------------------------------------
 
-FULL = pytest.mark.full
 
-
-@pytest.mark.parametrize(
-    ("name", "processes"),
-    [
-        ("ddp_cpu.py", 4),
-        *(pytest.param("ddp_cpu.py", processes, marks=FULL) for processes in (1, 2)),
-        *((name, 2) for name in ("resume.py", "timed.py")),
-        *(pytest.param(name, processes, marks=FULL) for name in ("resume.py", "timed.py") for processes in (1, 4)),
-    ],
-)
-def test_losses_are_those_of_one_process(name: str, processes: int, one: Training, run: Run) -> None:
-    """A rung prints the losses of the program for one process, and starts with the lines of its ranks."""
-    training = run(name, processes)
+def test_losses_are_those_of_one_process(one: Training, run: Run) -> None:
+    """Four processes print the losses of the program for one process, and start with the lines of their ranks."""
+    training = run("ddp_cpu.py", 4)
     starts = [line for line in parse_rank_lines(training.text.splitlines()) if isinstance(line, RankStart)]
 
-    assert training.statuses == [0] * processes, training.text
+    assert training.statuses == [0] * 4, training.text
     assert len(one.losses) == 5
     assert one.losses[-1] < one.losses[0] / 2
     assert training.losses == pytest.approx(one.losses, rel=EXACT)
     assert [(start.rank, start.host, start.device) for start in starts] == [
-        (rank, f"node{rank}", "cpu") for rank in range(processes)
+        (rank, f"node{rank}", "cpu") for rank in range(4)
     ]
     assert (training.folder / "model.pt").is_file()
 
@@ -130,11 +87,8 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
 
 def test_resume_after_a_crash(one: Training, run: Run) -> None:
     """A training that dies in the third epoch continues before it, and has the losses of one without a break."""
-    died = run(
-        "resume.py",
-        2,
-        edit=("            loss.backward()", "            assert epoch < 2\n            loss.backward()"),
-    )
+    step = "            loss.backward()"
+    died = run("resume.py", 2, edit=(step, f"            assert epoch < 2\n{step}"))
     (died.folder / "resume-run.tmp").write_bytes(b"half a checkpoint")
     resumed = run("resume.py", 4, folder=died.folder)
 
@@ -142,17 +96,6 @@ def test_resume_after_a_crash(one: Training, run: Run) -> None:
     assert resumed.statuses == [0] * 4, resumed.text
     assert resumed.text.count("resumed before epoch 2") == 1
     assert died.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
-
-
-@FULL
-def test_comparison_sees_a_lost_optimizer(one: Training, run: Run) -> None:
-    """Without the optimizer's state the losses after the resume are others."""
-    forget = ('        optimizer.load_state_dict(state["optimizer"])\n', "")
-    died = run("resume.py", 2, edit=("EPOCHS = 5", "EPOCHS = 2"))
-    resumed = run("resume.py", 2, folder=died.folder, edit=forget)
-
-    assert len(resumed.losses) == 3
-    assert resumed.losses != pytest.approx(one.losses[2:], rel=100 * EXACT)
 
 
 def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
@@ -174,7 +117,7 @@ def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
 # The times of a step --------------------------------------------------------------------------------------------------
 
 
-def test_times_of_a_step(run: Run) -> None:
+def test_times_of_a_step(one: Training, run: Run) -> None:
     """The table has a row for each epoch and rank, with the means of what each read from its clock."""
     clock = (  # it counts how often it is read: in milliseconds on rank 0, in twice as many on rank 1
         "from itertools import count\nticks = count()\n"
@@ -186,6 +129,7 @@ def test_times_of_a_step(run: Run) -> None:
     assert list(rows[0]) == ["epoch", "rank", "loss", "data_ms", "compute_ms", "wait_ms"]
     assert [(row["epoch"], row["rank"]) for row in rows] == [(str(e), str(r)) for e in range(5) for r in range(2)]
     assert [float(rows[2 * epoch]["loss"]) for epoch in range(5)] == training.losses
+    assert training.losses == pytest.approx(one.losses, rel=EXACT)
     # Between two steps it is read once; before the gradients are there and after the average twice; in between once.
     assert [[row[part] for part in list(row)[3:]] for row in rows] == [
         ["1.000", "2.000", "1.000"],
@@ -225,11 +169,9 @@ def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
     """Without arguments it starts ddp_cpu.py, else the named rung; first node, port and threads reach the tasks."""
     home = tmp_path / "home" / "torch-env" / "bin"
     home.mkdir(parents=True)
-    (home / "activate").write_text(f'PATH="{tmp_path}:$PATH"\n')
     say = 'echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS" "$@"'
-    for name, text in (("srun", say), ("scontrol", "printf 'node3\\nnode4\\n'")):
-        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
-        (tmp_path / name).chmod(stat.S_IRWXU)
+    commands = stand_ins(tmp_path, srun=say, scontrol="printf 'node3\\nnode4\\n'")
+    (home / "activate").write_text(f'PATH="{commands}:$PATH"\n')
     environ = {**os.environ, "HOME": str(tmp_path / "home"), "SLURM_JOB_ID": "7018", "SLURM_CPUS_PER_TASK": "8"}
     environ["SLURM_JOB_NODELIST"] = "node[3-4]"
     said = [
@@ -242,7 +184,7 @@ def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
 
 
 MASKS = (
-    Mask(r"host=\S+", "host=<host>", "a plain process says the name of its machine"),
+    *RANK_LINE,
     Mask(r"\b\d+\.\d+ ms\b", "<n> ms", "machines are not equally fast"),
 )
 

@@ -8,61 +8,49 @@ A rank has computed its backward pass when it hands its last gradients to the al
 overlapped and costs nothing. The rest is exposed: the rank waits, for the network or for another rank.
 """
 
-from __future__ import annotations
-
 import json
 import re
-import statistics
 import sys
 from pathlib import Path
+from statistics import mean, median
 
+# Parts of a step, one after the other; the overlapped all-reduce runs beside them
 PARTS = ("data", "forward", "backward", "all-reduce exposed", "optimizer")
-"""Parts of a step, one after the other; the overlapped all-reduce runs beside them."""
-
 COLOURS = ("#8c8c8c", "#1f77b4", "#6baed6", "#d62728", "#2ca02c")
-
-LIMIT = 1.5
-"""A rank is the bottleneck if it works this many times as long as the median of the others."""
+LIMIT = 1.5  # a rank is the bottleneck if it works this many times as long as the median of the others
 
 
-def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return how long two intervals overlap."""
-    return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
+def covered(start, end, intervals):
+    """Return how long at least one of the sorted intervals runs between start and end."""
+    total = 0.0
+    for first, last in intervals:
+        total += max(0.0, min(last, end) - max(first, start))
+        start = max(start, last)
+    return total
 
 
-def merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the union of intervals."""
-    found: list[tuple[float, float]] = []
-    for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
-
-
-def read_trace(path: Path) -> dict[str, float]:
+def read_trace(path):
     """Return the milliseconds of each part of a step: medians over the steps of a trace."""
     events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event.get("ph") == "X"]
 
-    def named(name: str) -> list[tuple[float, float]]:
+    def named(name):
         return sorted((event["ts"], event["ts"] + event["dur"]) for event in events if event["name"] == name)
 
     backwards = named("backward")
     if not backwards:
         raise ValueError(f"{path} holds no steps: train for at least 22 steps")
-    reduced, handed = merged(named("gloo:all_reduce")), [start for start, _ in named("c10d::allreduce_")]
+    reduced, handed = named("gloo:all_reduce"), [start for start, _ in named("c10d::allreduce_")]
     steps = {part: [end - start for start, end in named(part)] for part in ("data", "forward", "optimizer")}
     steps |= {"backward": [], "all-reduce exposed": [], "all-reduce overlapped": []}
     for start, end in backwards:
         ready = max((at for at in handed if start <= at < end), default=end)
         steps["backward"].append(ready - start)
         steps["all-reduce exposed"].append(end - ready)
-        steps["all-reduce overlapped"].append(sum(overlap((start, ready), interval) for interval in reduced))
-    return {part: statistics.median(microseconds) / 1000 for part, microseconds in steps.items()}
+        steps["all-reduce overlapped"].append(covered(start, ready, reduced))
+    return {part: median(microseconds) / 1000 for part, microseconds in steps.items()}
 
 
-def bottleneck(ranks: dict[int, dict[str, float]]) -> str:
+def bottleneck(ranks):
     """Name what limits the speed.
 
     The rule: a rank that works LIMIT times as long as the median of the others; otherwise data, computing (forward,
@@ -71,19 +59,19 @@ def bottleneck(ranks: dict[int, dict[str, float]]) -> str:
     work = {rank: sum(parts[part] for part in PARTS) - parts["all-reduce exposed"] for rank, parts in ranks.items()}
     for rank, mine in work.items():
         others = [other for key, other in work.items() if key != rank]
-        if others and mine > LIMIT * statistics.median(others):
-            return f"rank {rank}, which works {mine / statistics.median(others):.1f} times as long as the others"
-    means = {part: statistics.mean(parts[part] for parts in ranks.values()) for part in PARTS}
+        if others and mine > LIMIT * median(others):
+            return f"rank {rank}, which works {mine / median(others):.1f} times as long as the others"
+    means = {part: mean(parts[part] for parts in ranks.values()) for part in PARTS}
     groups = {
         "data": means["data"],
         "computing": means["forward"] + means["backward"] + means["optimizer"],
         "communication": means["all-reduce exposed"],
     }
-    name = max(groups, key=lambda group: groups[group])
+    name = max(groups, key=groups.get)
     return f"{name}, {groups[name] / sum(groups.values()):.0%} of a step"
 
 
-def draw(path: Path, ranks: dict[int, dict[str, float]]) -> None:
+def draw(path, ranks):
     """Draw a stacked bar for each rank."""
     from matplotlib.figure import Figure
 
@@ -101,7 +89,7 @@ def draw(path: Path, ranks: dict[int, dict[str, float]]) -> None:
     figure.savefig(path, dpi=150)
 
 
-def main() -> int:
+def main():
     folder = Path(sys.argv[1]) if len(sys.argv) == 2 else Path()
     traces = {int(re.findall(r"\d+", path.stem)[0]): path for path in folder.glob("trace_rank_*.json")}
     if len(sys.argv) != 2 or not traces:

@@ -6,36 +6,29 @@ All ranks end each step together, so their epochs take equally long. They differ
 rank loads and computes throughout, and the others wait for it in the all-reduce.
 """
 
-from __future__ import annotations
-
 import csv
-import statistics
 import sys
 from pathlib import Path
+from statistics import median
 
-LIMIT = 1.5
-"""A rank is slow if it loads and computes this many times as long as the median of the others."""
+LIMIT = 1.5  # a rank is slow if it loads and computes this many times as long as the median of the others
 
 
-def work_of_ranks(path: Path) -> dict[tuple[int, str], tuple[float, float]]:
+def work_of_ranks(path):
     """Return the seconds of an epoch that each rank and host worked and waited: medians without the first epoch."""
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first = min(int(row["epoch"]) for row in rows)
     later = [row for row in rows if int(row["epoch"]) > first] or rows  # the first one also warms up
-    ranks = sorted({(int(row["rank"]), row["host"]) for row in later})
     found = {}
-    for rank, host in ranks:
-        mine = [row for row in later if (int(row["rank"]), row["host"]) == (rank, host)]
-        worked = [float(row["data_load_time_sec"]) + float(row["compute_time_sec"]) for row in mine]
-        found[rank, host] = (
-            statistics.median(worked),
-            statistics.median(float(row["all_reduce_time_sec"]) for row in mine),
-        )
-    return found
+    for row in later:
+        worked, waited = found.setdefault((int(row["rank"]), row["host"]), ([], []))
+        worked.append(float(row["data_load_time_sec"]) + float(row["compute_time_sec"]))
+        waited.append(float(row["all_reduce_time_sec"]))
+    return {rank: (median(worked), median(waited)) for rank, (worked, waited) in sorted(found.items())}
 
 
-def main() -> int:
+def main():
     if len(sys.argv) != 2 or not Path(sys.argv[1], "timings.csv").is_file():
         print(f"error: give a folder with a timings.csv, as in: {sys.argv[0]} results/ddp_cpu_17", file=sys.stderr)
         return 2
@@ -45,10 +38,8 @@ def main() -> int:
     for (rank, host), (work, wait) in ranks.items():
         print(f"{rank:4}  {host:16}  {work:9.3f}  {wait:9.3f}")
         others = [other for key, (other, _) in ranks.items() if key != (rank, host)]
-        if others and work > LIMIT * statistics.median(others):
-            slow.append(
-                f"slow: rank {rank} on {host}, {work / statistics.median(others):.1f} times as long as the others"
-            )
+        if others and work > LIMIT * median(others):
+            slow.append(f"slow: rank {rank} on {host}, {work / median(others):.1f} times as long as the others")
     print("\n".join(slow or [f"no rank works for more than {LIMIT} times as long as the others"]))
     return 1 if slow else 0
 

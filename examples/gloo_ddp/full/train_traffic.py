@@ -4,135 +4,123 @@
     srunbook simulate --nodes 2 -- python train_traffic.py --epochs 3 --results results/two_nodes
     sbatch ddp_2node_cpu.sbatch
 
-You should now see a line for each epoch, and a val_mae at the end that is smaller than that of both baselines.
-srun starts one task for each rank; torchrun is not needed.
-Needs traffic_data.py, task_ranks.py and result_files.py beside it.
+You should see a line for each epoch, and a val_mae at the end that is smaller than that of both baselines.
+srun starts one task for each rank; torchrun is not needed. Needs traffic_data.py beside it.
 """
 
-from __future__ import annotations
-
 import argparse
-import math
+import hashlib
+import io
 import os
+import signal
+import sys
+import zipfile
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from time import perf_counter, process_time
 
 import torch
 import torch.distributed as dist
-from result_files import prepare_folder, save
-from task_ranks import announce, conclude, everybody, from_rank_0, host, join, one_voice, refuse, run, say_once
-from torch import nn
+import torch.distributed.nn  # before init_process_group: imported later, it would keep the group alive
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.nn.functional import smooth_l1_loss
 from torch.nn.parallel import DistributedDataParallel
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
-from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
-from traffic_data import SLOTS, Speeds, cached_speeds, read_hdf5
+from torch.profiler import profile, record_function, schedule
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
+from traffic_data import STEPS, TrafficNet, cached_speeds, last_values, losses, prepare_speeds, read_hdf5
 
-SEED = 0
-STEPS = 12  # five minutes each: an hour to look at, and an hour to forecast
-SHARE = 0.8  # of the time is for training, the rest for validation
-
-
-class Windows(Dataset):
-    """Two hours of all sensors' speeds, one to look at and one to forecast; its index is a whole batch of starts."""
-
-    def __init__(self, mph: torch.Tensor, times: torch.Tensor) -> None:
-        self.mph, self.times = mph, times
-
-    def __len__(self) -> int:
-        return max(0, len(self.mph) - 2 * STEPS + 1)
-
-    def __getitem__(self, starts: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        at = torch.as_tensor(starts)[:, None] + torch.arange(2 * STEPS)
-        speeds = self.mph[at]  # shape (batch, time, sensors)
-        return speeds[:, :STEPS], self.times[at[:, STEPS:]], speeds[:, STEPS:]
+METRICS = (
+    "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,"
+    "data_load_time_sec,compute_time_sec,gpu_util_avg,cpu_util_avg"
+)
+TIMINGS = "rank,host,epoch,data_load_time_sec,compute_time_sec,all_reduce_time_sec,epoch_time_sec"
 
 
-def make_loaders(speeds: Speeds, batch_size: int) -> tuple[DataLoader, DataLoader]:
-    """Return the batches of this rank to train and to validate with.
-
-    To train: rank r takes windows r, r + N, r + 2N, ... of one shuffled list, so that
-    all ranks together have at each step the batch that one process would have.
-    To validate: each window once. A DistributedSampler would repeat some to fill up.
-    """
-    rank, world, cut = dist.get_rank(), dist.get_world_size(), int(SHARE * len(speeds.mph))
-    mph = torch.as_tensor(speeds.mph, dtype=torch.get_default_dtype())
-    times = torch.as_tensor(speeds.weekend * SLOTS + speeds.slots)
-    train, validation = Windows(mph[:cut], times[:cut]), Windows(mph[cut:], times[cut:])
-    share = max(1, round(batch_size / world))
-    with one_voice():
-        if min(len(train) // world, len(validation)) < 1:
-            raise ValueError(f"{len(mph)} times are too few for {world} ranks and windows of {2 * STEPS}: give more")
-        if share * world > len(train):
-            taken = f"{world} ranks would take {share} windows each, of only {len(train)}"
-            raise ValueError(f"--batch-size {batch_size}: {taken}: give fewer")
-    if batch_size % world:
-        taken = f"each rank takes {share} windows, {share * world} together"
-        say_once(f"--batch-size {batch_size} does not divide by {world}: {taken}")
-    batches = BatchSampler(DistributedSampler(train, seed=SEED, drop_last=True), share, drop_last=True)
-    mine = BatchSampler(range(rank, len(validation), world), 256, drop_last=False)
-    # None: the dataset returns whole batches
-    return DataLoader(train, None, sampler=batches), DataLoader(validation, None, sampler=mine)
+def join(timeout):
+    """Join the other tasks, and wait `timeout` seconds at most for a lost one; return the device to compute on."""
+    env = os.environ
+    if "SLURM_JOB_ID" in env and "SLURM_STEP_ID" not in env:
+        print("error: in a job, start this program with srun, which starts a task on each node", file=sys.stderr)
+        sys.exit(2)
+    # The job script cannot export these: in it, SLURM_PROCID and SLURM_LOCALID are 0.
+    env["RANK"] = env.get("SLURM_PROCID", "0")
+    env["LOCAL_RANK"] = env.get("SLURM_LOCALID", "0")
+    env["WORLD_SIZE"] = env.get("SLURM_NTASKS", "1")
+    env.setdefault("MASTER_ADDR", env.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"))
+    env.setdefault("MASTER_PORT", str(25000 + int(env.get("SLURM_JOB_ID", "4500")) % 7000))
+    if "OMP_NUM_THREADS" not in env:
+        torch.set_num_threads(int(env.get("SLURM_CPUS_PER_TASK", "1")))
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines: all write to one log
+    backend = env.get("BACKEND", "gloo")
+    possible = "nccl" if backend == "nccl" and torch.cuda.is_available() else "gloo"
+    dist.init_process_group(possible, timeout=timedelta(seconds=timeout))
+    if backend != possible:
+        fail(f"BACKEND is {backend!r}: give gloo, or nccl on nodes where PyTorch sees GPUs")
+    if backend == "nccl":
+        torch.cuda.set_device(int(env["LOCAL_RANK"]) % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
 
 
-def usual_speeds(speeds: Speeds) -> torch.Tensor:
-    """Return the mean speeds of the training part by time of day, weekdays first, shape (2 * SLOTS, sensors)."""
-    cut = int(SHARE * len(speeds.mph))
-    mph = torch.as_tensor(speeds.mph[:cut], dtype=torch.float64)
-    times = torch.as_tensor((speeds.weekend * SLOTS + speeds.slots)[:cut])
-    sums = torch.zeros(2 * SLOTS, mph.shape[1], dtype=torch.float64).index_add(0, times, mph)
-    counts = torch.zeros_like(sums).index_add(0, times, (mph > 0).double())
-    means = sums.sum(0) / counts.sum(0).clamp(min=1)  # of each sensor, for a time that the data lack
-    return torch.where(counts > 0, sums / counts.clamp(min=1), means).to(torch.get_default_dtype())
+def fail(problem):
+    """End all ranks with status 2, and let rank 0 say why. All ranks call this: none is left waiting for another."""
+    if dist.get_rank() == 0:
+        print(f"error: {problem}", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # srun terminates the rest when the first has failed
+    dist.barrier()
+    sys.exit(2)
 
 
-def last_values(past: torch.Tensor, otherwise: torch.Tensor) -> torch.Tensor:
-    """Return the newest speed of each sensor, shape (batch, sensors); a speed of 0 is missing."""
-    value = otherwise
-    for speeds in past.unbind(1):
-        value = torch.where(speeds > 0, speeds, value)
-    return value
+def on_rank_0(option, function, *arguments):
+    """Let rank 0 alone use the path that an option gives; return the result on all ranks, or end them all."""
+    box = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            box[0] = function(*arguments)
+        except ValueError as error:
+            box[1] = str(error)
+        except OSError as error:
+            box[1] = f"cannot write to {option} {arguments[0]}: {error.strerror}"
+    dist.broadcast_object_list(box, src=0)
+    if box[1]:
+        fail(box[1])
+    return box[0]
 
 
-class TrafficNet(nn.Module):
-    """Forecasts how far speeds will move away from the last ones.
-
-    Each sensor reads its own hour and the usual speeds of the next one. Then, twice, it hears from the sensors that
-    matter to it; the model learns which these are, as in Graph WaveNet (Wu et al., IJCAI 2019).
-    With dropout or batch norm, the results would depend on the number of ranks.
-    """
-
-    def __init__(self, usual: torch.Tensor, hidden: int) -> None:
-        super().__init__()
-        sensors = usual.shape[1]
-        self.register_buffer("usual", usual)
-        self.register_buffer("scale", usual.std())
-        self.read = nn.Linear(3 * STEPS, hidden)
-        self.place = nn.Parameter(0.1 * torch.randn(sensors, hidden))
-        self.sender = nn.Parameter(torch.randn(sensors, 8))
-        self.receiver = nn.Parameter(torch.randn(sensors, 8))
-        self.mix = nn.ModuleList(nn.Linear(3 * hidden, hidden) for _ in range(2))
-        self.write = nn.Linear(hidden, STEPS)
-
-    def forward(self, past: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
-        """Return speeds in mph, shape (batch, STEPS, sensors)."""
-        usual = self.usual[times]
-        last = last_values(past, usual[:, 0])[:, None]
-        there = (past > 0).to(past.dtype)
-        seen = torch.cat([(past - last) / self.scale * there, there, (usual - last) / self.scale], 1)
-        state = torch.relu(self.read(seen.transpose(1, 2)) + self.place)  # (batch, sensors, hidden)
-        weights = self.receiver @ self.sender.T
-        heard, told = torch.softmax(weights, 1), torch.softmax(weights.T, 1)
-        for mix in self.mix:
-            state = state + torch.relu(mix(torch.cat([state, heard @ state, told @ state], 2)))
-        return last + self.scale * self.write(state).transpose(1, 2)
+def prepare(folder, resume):
+    """Make the folder of the results; one that holds any is for --resume alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    held = min((path.name for path in folder.iterdir()), default=None)
+    if held and not resume:
+        raise ValueError(f"--results {folder} already holds {held}: give another folder, or --resume to continue there")
 
 
-def losses(forecast: torch.Tensor, truth: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return the loss of each value, 0 for a missing one."""
-    return smooth_l1_loss(forecast / scale, truth / scale, beta=0.1, reduction="none") * (truth > 0)
+def load(path, model, optimizer):
+    """Return the checkpoint, if there is one, after a check that it is whole and fits."""
+    if not path.exists():
+        return None
+    try:
+        if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
+            raise ValueError(f"{damaged} has changed")
+        state = torch.load(path, weights_only=True)  # without weights_only a file can run commands as you
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    except Exception as error:  # torch raises many kinds
+        raise ValueError(f"{path} is damaged or of another model: delete it, and start again ({error!r})") from None
+    return state
+
+
+def save(folder, state):
+    """Write the tables, then the checkpoint, which holds them too: killed in between, a resume writes all again."""
+    checkpoint = io.BytesIO()
+    torch.save(state, checkpoint)
+    files = {f"{name}.csv": "".join(f"{row}\n" for row in state[name]).encode() for name in ("metrics", "timings")}
+    for name, content in (files | {"checkpoint_latest.pth": checkpoint.getvalue()}).items():
+        beside = folder / f".{name}.tmp"  # a job may be killed at any moment: write here, then move
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(folder / name)
 
 
 def note_and_average(ready, bucket):
@@ -141,10 +129,10 @@ def note_and_average(ready, bucket):
     return allreduce_hook(None, bucket)
 
 
-def train_epoch(ddp, optimizer, loader, steps, ready, profiler) -> tuple[list[float], list[float]]:
-    """Train; return losses, values and windows of all ranks, and this rank's seconds of loading, computing, waiting."""
+def train_epoch(ddp, optimizer, loader, steps, ready, profiler):
+    """Train; return the mean loss of all ranks, and this rank's seconds of loading, computing and waiting."""
     scale = ddp.module.scale
-    sums = torch.zeros(3, dtype=torch.float64, device=scale.device)
+    sums = torch.zeros(2, dtype=torch.float64, device=scale.device)
     spent = torch.zeros(3, dtype=torch.float64)
     batches, done = iter(loader), perf_counter()
     for _ in range(steps):
@@ -154,28 +142,25 @@ def train_epoch(ddp, optimizer, loader, steps, ready, profiler) -> tuple[list[fl
         loaded = perf_counter()
         with record_function("forward"):
             loss = losses(ddp(past, times), truth, scale)
-            # Divided by the number of all values, missing ones included: it is the same on all ranks,
-            # so the mean over the ranks is the mean over the whole batch.
-            mean = loss.sum() / loss.numel()
+            mean = loss.sum() / loss.numel()  # also of missing values: the same on all ranks, as DDP's mean needs it
         with record_function("backward"):
             optimizer.zero_grad()
             mean.backward()  # in here DDP averages the gradients over all ranks
         averaged = perf_counter()
         with record_function("optimizer"):
             optimizer.step()
-        sums += torch.stack([loss.detach().sum(), (truth > 0).sum(), torch.ones_like(truth[:, 0, 0]).sum()]).double()
+        sums += torch.stack([loss.detach().sum(), (truth > 0).sum()]).double()
         done = perf_counter()
-        waited = averaged - ready[0]
-        spent += torch.tensor([loaded - before, done - loaded - waited, waited])
+        spent += torch.tensor([loaded - before, ready[0] - loaded + done - averaged, averaged - ready[0]])
         if profiler:
             profiler.step()
     dist.all_reduce(sums)
     spent[2] += perf_counter() - done
-    return sums.tolist(), spent.tolist()
+    return (sums[0] / sums[1]).item(), *spent.tolist()
 
 
 @torch.no_grad()
-def evaluate(forecast, loader: DataLoader, scale: torch.Tensor) -> tuple[float, float, float]:
+def evaluate(forecast, loader, scale):
     """Return mean loss, MAE and RMSE in mph of a forecast, over all ranks: sums first, then one division."""
     sums = torch.zeros(4, dtype=torch.float64, device=scale.device)
     for batch in loader:
@@ -189,21 +174,10 @@ def evaluate(forecast, loader: DataLoader, scale: torch.Tensor) -> tuple[float, 
     return loss / count, absolute / count, (square / count) ** 0.5
 
 
-def profiling(path: Path):
-    """Record ten steps after twelve others, and write them as a trace."""
-    return profile(
-        activities=[ProfilerActivity.CPU],
-        schedule=schedule(wait=10, warmup=2, active=10, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
-        acc_events=True,
-    )
-
-
-def read_settings() -> argparse.Namespace:
-    """Return the options; if one is wrong, end all ranks with one error line."""
+def main():
     parser = argparse.ArgumentParser(description="Train a forecaster of road speeds with DDP.")
-    parser.error = refuse
-    results = Path("results", f"ddp_cpu_{os.environ.get('SLURM_JOB_ID', 'local')}")
+    parser.error = lambda problem: (join(timeout=600), fail(problem))  # all ranks have read the same options
+    job = os.environ.get("SLURM_JOB_ID")
     option = parser.add_argument
     option("--epochs", type=int, default=10)
     option("--batch-size", type=int, default=64, help="of all ranks together")
@@ -212,7 +186,7 @@ def read_settings() -> argparse.Namespace:
     option("--days", type=int, default=35, help="of synthetic speeds")
     option("--data", type=Path, help="HDF5 file in the layout of METR-LA, in place of synthetic speeds")
     option("--data-dir", type=Path, default=Path("data"), help="where synthetic speeds are kept")
-    option("--results", type=Path, default=results, help="folder for everything that the training writes")
+    option("--results", type=Path, default=f"results/ddp_cpu_{job or 'local'}", help="folder for all that it writes")
     option("--resume", action="store_true", help="continue from checkpoint_latest.pth if it exists")
     option("--max-steps", type=int, help="of an epoch")
     option("--profile", action="store_true", help="write a trace of ten steps for each rank")
@@ -220,53 +194,59 @@ def read_settings() -> argparse.Namespace:
     option("--timeout", type=float, default=600, help="seconds to wait for a lost rank")
     settings = parser.parse_args()
     for name, value in vars(settings).items():
-        if type(value) in (int, float) and not 0 < value < math.inf:
-            refuse(f"--{name.replace('_', '-')} {value}: give more than 0")
-    return settings
+        if type(value) in (int, float) and not 0 < value < float("inf"):
+            parser.error(f"--{name.replace('_', '-')} {value}: give more than 0")
 
-
-def main() -> None:
-    settings = read_settings()
     device = join(settings.timeout)
-    rank, world = dist.get_rank(), dist.get_world_size()
-    state = from_rank_0(lambda: prepare_folder(settings.results, settings.resume))
-    announce(device, settings.results, settings.epochs)
+    rank, world, backend = dist.get_rank(), dist.get_world_size(), dist.get_backend()
+    say_once = print if rank == 0 else lambda _: None
+    folder, epochs, batch = settings.results, settings.epochs, settings.batch_size
+    on_rank_0("--results", prepare, folder, settings.resume)
+    log = (folder / f"rank_{rank}.log").open("a", encoding="utf-8", buffering=1)
+    for stream in (sys.stdout, sys.stderr):  # from here on the log gets everything as well, tracebacks included
+        stream.write = lambda text, write=stream.write: log.write(text) and write(text)
+    host, hosts = os.environ.get("SLURMD_NODENAME") or os.uname().nodename, [None] * world
+    dist.all_gather_object(hosts, host)
+    place = f"host={host} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} device={device} backend={backend}"
+    job = f" job={job}" if job else ""
+    print(f"rank {rank}/{world} start {place} framework=torch-{torch.__version__}{job} epochs={epochs}")
+    say_once(f"DDP on {world} ranks on {len(set(hosts))} nodes, backend {backend}, rank 0 on {host}")
 
     torch.set_default_dtype(torch.float64 if settings.double else torch.float32)
-    speeds = from_rank_0(
-        lambda: read_hdf5(settings.data) if settings.data else cached_speeds(settings.data_dir, settings.days, SEED)
-    )
-    loader, val_loader = make_loaders(speeds, settings.batch_size)
+    wanted = (read_hdf5, settings.data) if settings.data else (cached_speeds, settings.data_dir, settings.days)
+    mph, times, source = on_rank_0("--data-dir", *wanted)
+    train, validation, usual = prepare_speeds(mph, times)
+    share = max(1, round(batch / world))
+    if share * world > len(train):
+        fail(f"--batch-size {batch}: {world} ranks would take {share} windows each, of only {len(train)}: give fewer")
+    if batch % world:
+        say_once(f"--batch-size {batch} does not divide by {world}: each rank takes {share}, together {share * world}")
+    # To train, rank r of N takes windows r, r + N, r + 2N, ... of one shuffled list: together, the ranks have in each
+    # step the batch of one process. To validate, each window counts once; a DistributedSampler would repeat some.
+    sampler = DistributedSampler(train, drop_last=True)
+    loader = DataLoader(train, None, sampler=BatchSampler(sampler, share, drop_last=True))
+    val_loader = DataLoader(validation, None, sampler=BatchSampler(range(rank, len(validation), world), 256, False))
     steps = min(len(loader), settings.max_steps or len(loader))
 
-    torch.manual_seed(SEED)  # the same first parameters on all ranks
-    usual = usual_speeds(speeds)
+    torch.manual_seed(0)  # the same first parameters on all ranks
     model = TrafficNet(usual, settings.hidden).to(device)
     ddp = DistributedDataParallel(model, forward_sync_buffers=False)  # buffers never change
-    ready = [0.0]
-    ddp.register_comm_hook(ready, note_and_average)
+    ddp.register_comm_hook(ready := [0.0], note_and_average)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     # DDP groups the gradients differently at its first step, and sums of floats depend on the grouping. One pass that
     # is thrown away makes the first step after a resume like any other: it has the same bits as without the break.
-    past, times, _ = loader.dataset[[0]]
-    ddp(past.to(device), times.to(device)).sum().backward()
-    optimizer.zero_grad()
-    sensors, windows, count = usual.shape[1], len(loader.dataset), sum(part.numel() for part in model.parameters())
-    say_once(f"speeds: {speeds.source}; {sensors} sensors, {windows} windows to train on; {count} parameters")
+    past, ahead, _ = train[[0]]
+    ddp(past.to(device), ahead.to(device)).sum().backward()
+    count = sum(part.numel() for part in model.parameters())
+    say_once(f"speeds: {source}; {usual.shape[1]} sensors, {len(train)} windows to train on; {count} parameters")
 
-    metrics, timings = [], []
-    if state is not None:
-        with one_voice():
-            try:
-                metrics, timings = state["metrics"], state["timings"]
-                model.load_state_dict(state["model"])
-                optimizer.load_state_dict(state["optimizer"])
-            except (RuntimeError, ValueError, KeyError) as error:
-                reason = " ".join(str(error).split())[:300]
-                raise ValueError(f"the checkpoint in {settings.results} is of another model: {reason}") from None
-        say_once(f"resuming after epoch {len(metrics)}")
-    resumed = len(metrics)
-
+    metrics, timings = [METRICS], [TIMINGS]
+    if state := on_rank_0("--results", load, folder / "checkpoint_latest.pth", model, optimizer):
+        metrics, timings = state["metrics"], state["timings"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        say_once(f"resuming after epoch {len(metrics) - 1}")
+    first = len(metrics)
     baselines = {
         "last value": lambda past, times: last_values(past, model.usual[times[:, 0]])[:, None].expand(-1, STEPS, -1),
         "daily mean": lambda _, times: model.usual[times],
@@ -275,27 +255,42 @@ def main() -> None:
         _, mae, rmse = evaluate(forecast, val_loader, model.scale)
         say_once(f"baseline {name}  val_mae {mae:.2f}  val_rmse {rmse:.2f}")
 
-    trace = settings.results / f"trace_rank_{rank}.json"
-    with profiling(trace) if settings.profile else nullcontext() as profiler:
-        for epoch in range(resumed + 1, settings.epochs + 1):
-            loader.sampler.sampler.set_epoch(epoch)  # without it, the same order in each epoch
+    path = str(folder / f"trace_rank_{rank}.json")
+    plan = schedule(wait=10, warmup=2, active=10, repeat=1)
+    trace = profile(schedule=plan, on_trace_ready=lambda done: done.export_chrome_trace(path), acc_events=True)
+    with trace if settings.profile else nullcontext() as profiler:
+        for epoch in range(first, epochs + 1):
+            sampler.set_epoch(epoch)  # without it, the same order in each epoch
             start, busy = perf_counter(), process_time()
-            (total, count, windows), spent = train_epoch(ddp, optimizer, loader, steps, ready, profiler)
-            loss, trained = total / count, perf_counter() - start
-            val_loss, mae, rmse = evaluate(model, val_loader, model.scale)
+            loss, *spent = train_epoch(ddp, optimizer, loader, steps, ready, profiler)
+            rate = steps * share * world / (perf_counter() - start)
+            val, mae, rmse = evaluate(model, val_loader, model.scale)
             wall = perf_counter() - start
             cpu = 100 * (process_time() - busy) / wall / torch.get_num_threads()
 
-            ranks = everybody([rank, host(), epoch, *spent, wall, trained, cpu])
-            timings.extend(row[:7] for row in ranks)
-            data, compute, _, wall, trained, _ = (max(times) for times in zip(*(row[3:] for row in ranks), strict=True))
+            ranks = [None] * world
+            dist.all_gather_object(ranks, [*spent, wall, cpu])
+            for number, (data, compute, wait, wall, _) in enumerate(ranks):
+                timings.append(f"{number},{hosts[number]},{epoch},{data:f},{compute:f},{wait:f},{wall:f}")
+            data, compute, _, wall, _ = map(max, zip(*ranks, strict=True))
             cpu = sum(row[-1] for row in ranks) / world
-            metrics.append([epoch, loss, val_loss, mae, rmse, wall, windows / trained, data, compute, None, cpu])
-            numbers = f"train_loss {loss:.6f}  val_loss {val_loss:.6f}  val_mae {mae:.2f}  val_rmse {rmse:.2f}"
-            say_once(f"epoch {epoch}/{settings.epochs}  {numbers}")
-            from_rank_0(lambda: save(settings.results, model, optimizer, metrics, timings))
-    conclude(model, steps=steps * (len(metrics) - resumed), loss=f"{metrics[-1][1]:.4f}")
+            metrics.append(f"{epoch},{loss:f},{val:f},{mae:f},{rmse:f},{wall:f},{rate:f},{data:f},{compute:f},,{cpu:f}")
+            errors = f"val_loss {val:f}  val_mae {mae:.2f}  val_rmse {rmse:.2f}"
+            say_once(f"epoch {epoch}/{epochs}  train_loss {loss:f}  {errors}")
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            on_rank_0("--results", save, folder, state | {"metrics": metrics, "timings": timings})
+
+    digest = hashlib.sha256(b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values()))
+    ended = f"steps={steps * (len(metrics) - first)} loss={float(metrics[-1].split(',')[1]):.4f}"
+    print(f"rank {rank}/{world} end {ended} params={digest.hexdigest()[:12]}")
 
 
 if __name__ == "__main__":
-    run(main)
+    status = 0
+    try:
+        main()
+    except SystemExit as end:
+        status = end.code
+    if dist.is_initialized():  # the model is gone by now: with it here, a thread of gloo might abort the process
+        dist.destroy_process_group()
+    sys.exit(status)
