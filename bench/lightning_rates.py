@@ -9,23 +9,19 @@ with the batch (the linear rule), at once or in some steps of warm-up. Times do 
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import logging
 import math
 import warnings
-from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from helpers.example import example
-from helpers.typed import typed
+from helpers.program import example, options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 train = example("lightning/full/train.py")
-RESULT = Path(__file__).resolve().parent / "results" / "lightning_rates.json"
 RATES = (0.01, 0.1)
 """For a batch of 32."""
 
@@ -73,21 +69,14 @@ def curve(batch: int, rate: float, warm_up: int, epochs: int, seed: int) -> Curv
 
 def main() -> None:
     """Train the cases and write the file: one configuration for each epoch, one sample for each seed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help=f"for a batch of {SMALL}")
-    parser.add_argument("--cases", choices=CASES, nargs="+", default=[*CASES])
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "lightning_rates", seeds=5, epochs=10)
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
 
     configurations = []
-    for base in options.rates:
-        for case in options.cases:
-            batch, rule, warm_up = CASES[case]
+    for base in RATES:
+        for case, (batch, rule, warm_up) in CASES.items():
             rate = base * batch / SMALL if rule else base
             curves = [curve(batch, rate, warm_up, options.epochs, seed) for seed in range(options.seeds)]
             for epoch in range(options.epochs):
@@ -100,14 +89,13 @@ def main() -> None:
                 configurations.append(Configuration(name, {**parameters, "epoch": epoch + 1}, samples))
             last = configurations[-1].samples
             print(f"{base:5} {case:22} rate {rate:5.2f}: {last}", flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={package: importlib.metadata.version(package) for package in ("torch", "lightning")},
-        parameters={"seeds": options.seeds, "momentum": 0.9, "samples": train.TRAIN},
+        parameters={"seeds": options.seeds, "momentum": 0.9, "samples": 7000},
         machine={"threads": 1},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,14 @@ import numpy as np
 import pytest
 import torch
 from support import forked
-from support.accidents import signal_at_import
-from support.comparing import Mask
-from support.damage import flip_a_bit
-from support.killed_rename import KILLED_BEFORE_RENAME
+from support.accidents import flip_a_bit, killed_before_rename, signal_at_import
+from support.comparing import RANK_LINE, Mask
 
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "torchrun" / "full"
-MODULES = [EXAMPLES / name for name in ("processes.py", "image_data.py", "epoch_files.py", "train_distributed.py")]
+MODULES = [EXAMPLES / name for name in ("processes.py", "image_data.py", "train_distributed.py")]
 
 AFTER_ONE_EPOCH = 1e-5
 """Largest relative difference of the loss on one process and on many after one epoch: floats added in another order."""
@@ -92,60 +90,34 @@ def ranks(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def one_process(ranks: Ranks, pytestconfig: pytest.Config) -> Outcome:
+def one_process(ranks: Ranks) -> Outcome:
     """Train the oracle: one process that sees the whole batch."""
-    outcome = ranks("train_distributed.py", f"--epochs={10 if pytestconfig.getoption('--full') else 3}")
+    outcome = ranks("train_distributed.py", "--epochs=3")
     assert outcome.statuses == [0], outcome.text
     return outcome
 
 
-LAYOUTS = [
-    (2, 2, 3),
-    *(pytest.param(*layout, marks=pytest.mark.full) for layout in ((2, 2, 10), (1, 4, 1), (2, 1, 1), (4, 1, 1))),
-]
-
-
-@pytest.mark.parametrize(("nodes", "processes", "epochs"), LAYOUTS)
-def test_training_equals_one_process(
-    nodes: int, processes: int, epochs: int, one_process: Outcome, ranks: Ranks
-) -> None:
-    """Every layout has the losses of one process, to rounding after one epoch and to its growth at the end."""
-    outcome = ranks("train_distributed.py", f"--epochs={epochs}", nodes=nodes, processes=processes)
+def test_training_equals_one_process(one_process: Outcome, ranks: Ranks) -> None:
+    """Two nodes with two processes each have the losses of one process, to rounding and its growth."""
+    outcome = ranks("train_distributed.py", "--epochs=3", nodes=2, processes=2)
     assert outcome.fingerprint
     found, expected = outcome.metrics, one_process.metrics
 
-    assert len(found) == epochs
+    assert len(found) == 3
     for name in ("train_loss", "test_loss"):
         assert found[0][name] == pytest.approx(expected[0][name], rel=AFTER_ONE_EPOCH)
-        assert found[-1][name] == pytest.approx(expected[epochs - 1][name], rel=AT_THE_END)
-    assert epochs < 10 or found[-1]["test_accuracy"] >= ACCURACY
-    where = f"nodes x processes: {nodes} x {processes}, backend: gloo), master node: node0"
-    assert outcome.ranks[0]["stdout"].count(f"on {nodes * processes} CPU processes ({where}") == 1
+        assert found[-1][name] == pytest.approx(expected[-1][name], rel=AT_THE_END)
+    where = "nodes x processes: 2 x 2, backend: gloo), master node: node0"
+    assert outcome.ranks[0]["stdout"].count(f"on 4 CPU processes ({where}") == 1
     starts = [line for line in parse_rank_lines(outcome.text.splitlines()) if isinstance(line, RankStart)]
-    assert [start.rank for start in starts] == [*range(nodes * processes)]
-    assert [start.host for start in starts] == [f"node{rank // processes}" for rank in range(nodes * processes)]
-    assert [start.local_rank for start in starts] == [rank % processes for rank in range(nodes * processes)]
-    assert {(start.device, start.backend, start.job) for start in starts} == {("cpu", "gloo", None)}
-    assert {start.framework for start in starts} == {f"torch-{version('torch')}"}
-    assert len({start.pid for start in starts} - {None}) == nodes * processes
-    assert {path.name for path in outcome.folder.iterdir()} == {
-        "metrics.csv",
-        "curves.png",
-        *(f"checkpoint_epoch_{epoch}.pt" for epoch in range(1, epochs + 1)),
-    }
-
-
-def test_comparison_sees_ranks_that_train_on_the_same_images(one_process: Outcome, ranks: Ranks) -> None:
-    """Where all ranks take the images of rank 0, the loss differs by far more than the tolerance."""
-    code = (
-        "import torch.utils.data as u; S = u.DistributedSampler\n"
-        "class Wrong(S):\n"
-        "    def __init__(self, dataset, world, rank, **more): super().__init__(dataset, world, 0, **more)\n"
-        "u.DistributedSampler = Wrong"
-    )
-    outcome = ranks("train_distributed.py", "--epochs=1", processes=2, before=code)
-
-    assert abs(outcome.metrics[0]["train_loss"] / one_process.metrics[0]["train_loss"] - 1) > 100 * AFTER_ONE_EPOCH
+    assert [(start.rank, start.host, start.local_rank) for start in starts] == [
+        (rank, f"node{rank // 2}", rank % 2) for rank in range(4)
+    ]
+    kinds = {(start.device, start.backend, start.job, start.framework) for start in starts}
+    assert kinds == {("cpu", "gloo", None, f"torch-{version('torch')}")}
+    assert len({start.pid for start in starts} - {None}) == 4
+    checkpoints = {f"checkpoint_epoch_{epoch}.pt" for epoch in (1, 2, 3)}
+    assert {path.name for path in outcome.folder.iterdir()} == {"metrics.csv", "curves.png"} | checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +136,9 @@ def test_vision_on_two_processes(vision: Outcome, ranks: Ranks) -> None:
     assert pieces.metrics[0]["train_loss"] == pytest.approx(vision.metrics[0]["train_loss"], rel=AFTER_ONE_EPOCH)
 
 
-@pytest.mark.parametrize("precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.full)])
-def test_vision_in_mixed_precision(precision: str, vision: Outcome, ranks: Ranks) -> None:
+def test_vision_in_mixed_precision(vision: Outcome, ranks: Ranks) -> None:
     """Mixed precision begins with nearly the loss of float32, and with float16 the scaler is in the checkpoint."""
-    options = ("--batch-size=256", f"--precision={precision}")
+    options = ("--batch-size=256", "--precision=float16")
     mixed = ranks("train_vision.py", "--epochs=1", *options, processes=2)
     resumed = ranks("train_vision.py", "--epochs=2", *options, "--resume", processes=2, folder=mixed.folder)
 
@@ -179,13 +150,12 @@ def test_vision_in_mixed_precision(precision: str, vision: Outcome, ranks: Ranks
 # Resume --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [3, *(pytest.param(number, marks=pytest.mark.full) for number in (2, 4))])
-def test_resume_is_bit_identical(processes: int, ranks: Ranks, tmp_path: Path) -> None:
+def test_resume_is_bit_identical(ranks: Ranks, tmp_path: Path) -> None:
     """A resume after the first of two epochs ends with the parameters of a training without a break, bit for bit."""
-    options = ("--epochs=2", f"--batch-size={24 * processes}")
-    in_one_go = ranks("train_distributed.py", *options, processes=processes)
+    options = ("--epochs=2", "--batch-size=72")
+    in_one_go = ranks("train_distributed.py", *options, processes=3)
     folder = interrupted(in_one_go, tmp_path / "interrupted")
-    resumed = ranks("train_distributed.py", *options, "--resume", processes=processes, folder=folder)
+    resumed = ranks("train_distributed.py", *options, "--resume", processes=3, folder=folder)
 
     assert resumed.fingerprint == in_one_go.fingerprint
     assert "Resuming after epoch 1" in resumed.text
@@ -200,7 +170,7 @@ def test_resume_without_warming_up_is_not_bit_identical(ranks: Ranks, tmp_path: 
         "def without(path, **more):\n"
         "    import train_distributed as t\n"
         "    t.warm_up = lambda *_: None\n"
-        "    t.run(t.main)\n"
+        "    t.main()\n"
         "runpy.run_path = without"
     )
     options = ("--epochs=2", "--batch-size=36")
@@ -221,33 +191,30 @@ def test_resume_on_another_number_of_processes(ranks: Ranks, tmp_path: Path) -> 
     assert resumed.metrics[-1]["train_loss"] == pytest.approx(in_one_go.metrics[-1]["train_loss"], rel=AFTER_ONE_EPOCH)
 
 
-SIGNAL_AFTER = """
-import os, signal, sys
-sys.path.insert(0, {examples!r})
+EACH_STEP = """
+import os, runpy, signal
 import train_requeue as r
-step = r.train_step
-made = []
-def train_step(*arguments):
-    made.append(step(*arguments))
-    if len(made) == {steps} and os.environ["RANK"] == "{rank}":
-        os.kill(os.getpid(), signal.SIGUSR1)
+step, made = r.train_step, []
+def train_step(model, optimizer, images, labels):
+    {first}
+    made.append(step(model, optimizer, images, labels))
+    {then}
     return made[-1]
 r.train_step = train_step
-import runpy
-runpy.run_path = lambda *_, **__: r.run(r.main)
+runpy.run_path = lambda *_, **__: r.main()
 """
+"""Runs train_requeue.py, and something before and after each of its steps."""
 
 
-@pytest.mark.parametrize("processes", [3, pytest.param(2, marks=pytest.mark.full)])
-def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, ranks: Ranks) -> None:
+def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(ranks: Ranks) -> None:
     """A signal to one rank ends all with status 75 after the same step; the next run ends as one without a signal."""
-    batch = f"--batch-size={24 * processes}"
-    in_one_go = ranks("train_requeue.py", "--epochs=2", batch, processes=processes)
-    code = SIGNAL_AFTER.format(examples=str(EXAMPLES), steps=17, rank=processes - 1)
-    stopped = ranks("train_requeue.py", "--epochs=2", batch, processes=processes, before=code)
-    resumed = ranks("train_requeue.py", "--epochs=2", batch, processes=processes, folder=stopped.folder)
+    options = ("train_requeue.py", "--epochs=2", "--batch-size=72")
+    in_one_go = ranks(*options, processes=3)
+    signalled = "len(made) == 17 and os.environ['RANK'] == '2' and os.kill(os.getpid(), signal.SIGUSR1)"
+    stopped = ranks(*options, processes=3, before=EACH_STEP.format(first="pass", then=signalled))
+    resumed = ranks(*options, processes=3, folder=stopped.folder)
 
-    assert stopped.statuses == [75] * processes, stopped.text
+    assert stopped.statuses == [75] * 3, stopped.text
     assert "Stopping after step 17: SIGUSR1" in stopped.ranks[0]["stdout"]
     assert "Resuming after step 17" in resumed.ranks[0]["stdout"]
     assert resumed.fingerprint == in_one_go.fingerprint
@@ -255,25 +222,12 @@ def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(processes: int, 
     assert epochs[0] == epochs[1]  # also that of the interrupted epoch
 
 
-WRITE_IMAGES = """
-import os, sys
-sys.path.insert(0, {examples!r})
-import train_requeue as r
-step = r.train_step
-def train_step(training, images, labels):
-    with open({file!r}, "a") as file:
-        file.writelines(image.numpy().tobytes().hex() + "\\n" for image in images)
-    return step(training, images, labels)
-r.train_step = train_step
-import runpy
-runpy.run_path = lambda *_, **__: r.run(r.main)
-"""
-
-
 def test_requeue_goes_on_with_other_ranks(ranks: Ranks, tmp_path: Path) -> None:
     """A signal during the imports stops after one step; four ranks, with other shares, train on the other images."""
     options = ("train_requeue.py", "--epochs=1", "--batch-size=70")
-    code = WRITE_IMAGES.format(examples=str(EXAMPLES), file=str(tmp_path / "images"))
+    write = f"""with open({str(tmp_path / "images")!r}, "a") as file:
+        file.writelines(image.numpy().tobytes().hex() + "\\n" for image in images)"""
+    code = EACH_STEP.format(first=write, then="pass")
     stopped = ranks(*options, processes=2, before=signal_at_import("torch") + code)
     resumed = ranks(*options, processes=4, before=code, folder=stopped.folder)
     trained = (tmp_path / "images").read_text().split()
@@ -341,8 +295,7 @@ def test_damaged_mnist_file_is_named(mnist: Path, ranks: Ranks) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     outcome = ranks("train_distributed.py", "--dataset=mnist", f"--data-dir={mnist}", processes=2)
 
-    assert outcome.statuses == [2, 2], outcome.text
-    assert outcome.errors == [f"error: {path} is damaged, or no IDX file: download it again"]
+    assert outcome.refusal == f"error: {path} is damaged, or no IDX file: download it again"
 
 
 def test_folders_of_images_are_read(tmp_path: Path, ranks: Ranks) -> None:
@@ -373,45 +326,57 @@ def test_every_test_image_is_counted_once(one_process: Outcome, ranks: Ranks) ->
 
 # Bad input -----------------------------------------------------------------------------------------------------------
 
-BAD = {
-    "missing data": (["--dataset=mnist", "--data-dir=nowhere"], "nowhere has no train-images-idx3-ubyte and no"),
-    "missing folder": (["--dataset=folder", "--data-dir=nowhere"], "there is no folder nowhere"),
-    "batch of more than all": (["--batch-size=5000"], "--batch-size 5000 is more than the 1438 images to train on"),
-    "learning rate": (["--learning-rate=nan"], "argument --learning-rate: nan: give more than 0"),
-    "device": (["--device=cuda"], "sees no GPU on node0; install a CUDA build of PyTorch and ask Slurm for GPUs"),
-    "no number": (["--epochs=ten"], "argument --epochs: invalid int value: 'ten'"),
-    "workers": (["--num-workers=-1"], "argument --num-workers: -1: give 0 or more"),
+BAD: dict[str, tuple[list[str], dict[str, Any], str]] = {
+    "missing data": (["--dataset=mnist", "--data-dir=nowhere"], {}, "nowhere has no train-images-idx3-ubyte and no"),
+    "batch of more than all": (["--batch-size=5000"], {}, "--batch-size 5000 is more than the 1438 images to train on"),
+    "learning rate": (["--learning-rate=nan"], {}, "argument --learning-rate: nan: give more than 0"),
+    "workers": (["--num-workers=-1"], {}, "--num-workers -1: give 0 or more"),
+    "device": (["--device=cuda"], {}, "sees no GPU on node0; install a CUDA build of PyTorch and ask Slurm for GPUs"),
+    "no torchrun": (
+        [],
+        {"processes": 1, "before": "import os; del os.environ['RANK']"},
+        "error: RANK is not set. Start this program with torchrun: torchrun --standalone",
+    ),
+    "fewer nodes": (
+        [],
+        {"SLURM_NNODES": "2"},
+        "2 processes run on 1 nodes, but Slurm allotted 2; start one torchrun on each of them",
+    ),
+    "fewer processes": (
+        [],
+        {"SLURM_GPUS_ON_NODE": "4"},
+        "2 processes run on node0, but Slurm allotted 4; give its one torchrun",
+    ),
+    "two launchers": (
+        [],
+        {"processes": 4, "LOCAL_WORLD_SIZE": "2"},
+        "4 processes run on node0, but Slurm allotted 2",
+    ),
 }
+"""Options, how to start, and what is said."""
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_said_by_one_rank(case: str, ranks: Ranks) -> None:
     """Bad input ends all ranks with status 2, one of them says what is wrong, and nothing is written."""
-    options, message = BAD[case]
-    outcome = ranks("train_distributed.py", *options, processes=2)
+    options, how, message = BAD[case]
+    outcome = ranks("train_distributed.py", *options, **{"processes": 2, **how})
 
-    assert outcome.statuses == [2, 2], outcome.text
-    assert len(outcome.errors) == 1
-    assert message in outcome.errors[0]
+    assert message in outcome.refusal
     assert not outcome.folder.exists() or not list(outcome.folder.iterdir())
 
 
-def test_batch_that_does_not_divide(ranks: Ranks) -> None:
-    """Three processes take the nearest share of a batch of 64, and one line says so."""
-    outcome = ranks("train_distributed.py", "--epochs=1", processes=3)
-    line = "--batch-size 64: each of 3 processes takes 21 images, 63 a step"
+def test_what_is_said_before_the_first_step(ranks: Ranks) -> None:
+    """Three processes take the nearest share of a batch of 64; one line says so, and one that torch sees no GPUs."""
+    outcome = ranks("train_distributed.py", "--epochs=1", processes=3, SLURM_GPUS_ON_NODE="3")
+    before = outcome.ranks[0]["stdout"].partition("Epoch 1")[0]
 
     assert outcome.statuses == [0, 0, 0], outcome.text
-    assert outcome.text.count("--batch-size 64") == outcome.ranks[0]["stdout"].count(line) == 1
-
-
-def test_gpus_that_torch_does_not_see(ranks: Ranks) -> None:
-    """Where Slurm gave GPUs and torch sees none, one line warns before the first step."""
-    outcome = ranks("train_distributed.py", "--epochs=1", processes=2, SLURM_GPUS_ON_NODE="2")
-
-    assert outcome.statuses == [0, 0], outcome.text
-    assert outcome.text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
-    assert outcome.ranks[0]["stdout"].index("warning: ") < outcome.ranks[0]["stdout"].index("Epoch 1")
+    for line in (
+        "--batch-size 64: each of 3 processes takes 21 images, 63 a step",
+        "warning: Slurm gave this job GPUs and PyTorch sees none",
+    ):
+        assert outcome.text.count(line) == before.count(line) == 1
 
 
 def test_more_processes_than_images(tmp_path: Path, ranks: Ranks) -> None:
@@ -424,8 +389,7 @@ def test_more_processes_than_images(tmp_path: Path, ranks: Ranks) -> None:
     imsave(tmp_path / "a" / "2.png", np.zeros((4, 4, 3), np.uint8))
     outcome = ranks("train_distributed.py", "--dataset=folder", f"--data-dir={tmp_path}", processes=3)
 
-    assert outcome.statuses == [2, 2, 2], outcome.text
-    assert outcome.errors == ["error: 3 processes for 2 images to train on: start fewer"]
+    assert outcome.refusal == "error: 3 processes for 2 images to train on: start fewer"
 
 
 def test_checkpoint_directory_that_cannot_be(tmp_path: Path, ranks: Ranks) -> None:
@@ -433,8 +397,7 @@ def test_checkpoint_directory_that_cannot_be(tmp_path: Path, ranks: Ranks) -> No
     (tmp_path / "file").write_text("")
     outcome = ranks("train_distributed.py", processes=2, folder=tmp_path / "file" / "checkpoints")
 
-    assert outcome.statuses == [2, 2], outcome.text
-    assert outcome.errors == [f"error: cannot make --checkpoint-dir {outcome.folder}: Not a directory"]
+    assert outcome.refusal == f"error: cannot make --checkpoint-dir {outcome.folder}: Not a directory"
     assert "Epoch" not in outcome.text
 
 
@@ -445,15 +408,14 @@ def test_disk_that_fills(ranks: Ranks) -> None:
         "sync, done = os.fsync, []\n"
         "def fsync(number):\n"
         "    done.append(number)\n"
-        "    if len(done) > 4: raise OSError(28, 'No space left on device')\n"
+        "    if len(done) > 3: raise OSError(28, 'No space left on device')\n"
         "    sync(number)\n"
         "os.fsync = fsync"
     )
     outcome = ranks("train_distributed.py", "--epochs=3", processes=2, before=code)
     resumed = ranks("train_distributed.py", "--epochs=3", "--resume", processes=2, folder=outcome.folder)
 
-    assert outcome.statuses == [2, 2], outcome.text
-    assert "No space left on device; earlier files are whole" in outcome.errors[0]
+    assert "No space left on device; earlier files are whole" in outcome.refusal
     assert resumed.statuses == [0, 0], resumed.text
     assert [row["epoch"] for row in resumed.metrics] == [1, 2, 3]
     assert not list(outcome.folder.glob(".*"))
@@ -464,8 +426,7 @@ def test_earlier_checkpoints_are_not_overwritten(one_process: Outcome, ranks: Ra
     before = sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir())
     outcome = ranks("train_distributed.py", processes=2, folder=one_process.folder)
 
-    assert outcome.statuses == [2, 2], outcome.text
-    assert re.search(r"holds checkpoint_epoch_\d+\.pt: give --resume or another --checkpoint-dir", outcome.errors[0])
+    assert re.search(r"holds checkpoint_epoch_\d+\.pt: give --resume or another --checkpoint-dir", outcome.refusal)
     assert sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir()) == before
 
 
@@ -483,12 +444,8 @@ def test_damaged_checkpoint_is_passed_over(one_process: Outcome, ranks: Ranks, t
 
 def test_killed_while_it_saves(ranks: Ranks) -> None:
     """A rank that is killed between checkpoint and table costs no row of the table."""
-    killed = ranks(
-        "train_distributed.py",
-        "--epochs=1",
-        processes=2,
-        before=KILLED_BEFORE_RENAME.format(ends=(".pt", ".csv"), number=2),
-    )
+    code = killed_before_rename(".pt", ".csv", number=2)
+    killed = ranks("train_distributed.py", "--epochs=1", processes=2, before=code)
     resumed = ranks("train_distributed.py", "--epochs=1", "--resume", processes=2, folder=killed.folder)
 
     assert killed.statuses[0] == 9, killed.text
@@ -497,62 +454,34 @@ def test_killed_while_it_saves(ranks: Ranks) -> None:
     assert not list(resumed.folder.glob(".*"))
 
 
-@pytest.mark.parametrize("damage", ["cut", "of another model", "of nothing"])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:2000]), "interrupted holds no checkpoint that is whole"),
+        (lambda path: torch.save({}, path), "is of another model"),
+    ],
+    ids=["cut", "of another model"],
+)
 def test_checkpoint_that_cannot_be_resumed(
-    damage: str, one_process: Outcome, vision: Outcome, ranks: Ranks, tmp_path: Path
+    damage: Any, said: str, one_process: Outcome, ranks: Ranks, tmp_path: Path
 ) -> None:
-    """A damaged checkpoint, and one of another program, are refused by name and kept."""
-    folder = interrupted(vision if damage == "of another model" else one_process, tmp_path / "interrupted")
+    """A damaged checkpoint, and one of another model, are refused by name and kept."""
+    folder = interrupted(one_process, tmp_path / "interrupted")
     path = folder / "checkpoint_epoch_1.pt"
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:2000])
-    if damage == "of nothing":
-        torch.save({}, path)
+    damage(path)
     content = path.read_bytes()
     outcome = ranks("train_distributed.py", "--resume", processes=2, folder=folder)
 
-    assert outcome.statuses == [2, 2], outcome.text
-    expected = f"{folder} holds no checkpoint that is whole" if damage == "cut" else "is of another model"
-    assert len(outcome.errors) == 1
-    assert expected in outcome.errors[0]
+    assert said in outcome.refusal
     assert path.read_bytes() == content
-
-
-def test_without_torchrun_it_says_how(ranks: Ranks) -> None:
-    """A program that was started by python alone asks for torchrun and ends with status 2."""
-    outcome = ranks("train_distributed.py", before="import os; del os.environ['RANK']")
-
-    assert outcome.statuses == [2]
-    assert outcome.errors[0].startswith(
-        "error: RANK is not set. Start this program with torchrun: torchrun --standalone"
-    )
-
-
-def test_world_that_is_not_what_slurm_allotted(ranks: Ranks) -> None:
-    """Processes on fewer nodes than allotted, and another number than GPUs, end the run at once."""
-    fewer_nodes = ranks("train_distributed.py", processes=2, SLURM_NNODES="2")
-    fewer_processes = ranks("train_distributed.py", processes=2, SLURM_GPUS_ON_NODE="4")
-    two_launchers = ranks("train_distributed.py", processes=4, LOCAL_WORLD_SIZE="2")
-
-    assert fewer_nodes.errors == [
-        "error: 2 processes run on 1 nodes, but Slurm allotted 2; "
-        "start one torchrun on each of them: srun --ntasks-per-node=1"
-    ]
-    assert "2 processes run on node0, but Slurm allotted 4; give its one torchrun" in fewer_processes.errors[0]
-    assert "4 processes run on node0, but Slurm allotted 2" in two_launchers.errors[0]
-    assert {*fewer_nodes.statuses, *fewer_processes.statuses, *two_launchers.statuses} == {2}
 
 
 # Through torchrun ----------------------------------------------------------------------------------------------------
 
 MASKS = (
     Mask(r"^\[\d\] ", "[<node>] ", "any of the nodes may get rank 0"),
-    Mask(r"host=\S+", "host=<node>", "any of the nodes may get rank 0"),
+    *RANK_LINE,
     Mask(r"master node: .*", "master node: <node>", "any of the nodes may get rank 0"),
-    Mask(r"pid=\d+", "pid=<pid>", "a fresh number for each process"),
-    Mask(r"job=\d+", "job=<id>", "a fresh number for each job"),
-    Mask(r"params=\w+", "params=<hash>", "processors round in different ways"),
-    Mask(r"loss=[\d.]+", "loss=<n>", "processors round in different ways"),
     Mask(r"Loss: [\d.]+", "Loss: <n>", "processors round in different ways"),
     Mask(r"[\d.]+%", "<n>%", "processors round in different ways"),
 )
@@ -565,17 +494,10 @@ MASKS = (
         *(pytest.param(name, marks=pytest.mark.full) for name in ("train_requeue.py", "train_vision.py")),
     ],
 )
-def test_commands_of_the_docstring_work(
-    program: str, reader: Any, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
-) -> None:
+def test_commands_of_the_docstring_work(program: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last command at the top of a program runs it, through torchrun, and prints what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    first, last = reader.commands(EXAMPLES / program)
-    if pytestconfig.getoption("--full"):
-        alone = reader.run(EXAMPLES / program, first, MODULES)
-        assert alone.status == 0, alone.text
-        assert "Epoch 1 " in alone.text
-    run = reader.run(EXAMPLES / program, last, MODULES)
+    run = reader.run(EXAMPLES / program, reader.commands(EXAMPLES / program)[-1], MODULES)
 
     assert run.status == 0, run.text
     least = ACCURACY if program == "train_distributed.py" else VISION_ACCURACY
@@ -589,11 +511,7 @@ def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> Non
     """The launcher passes SIGUSR1 on where its list has it, and the training stops; otherwise it dies of it."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launcher += ["--signals-to-handle=SIGTERM,SIGUSR1"] if handled else []
-    arguments = [
-        "--epochs=10000",
-        "--save-every=1000000",
-        f"--checkpoint-dir={tmp_path}",
-    ]  # only a signal makes it save
+    arguments = ["--epochs=10000", "--save-every=1000000", f"--checkpoint-dir={tmp_path}"]  # a signal makes it save
     program = [EXAMPLES / "train_requeue.py", *arguments]
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
     with subprocess.Popen([*launcher, *program], env=own, stdout=subprocess.PIPE, text=True) as torchrun:

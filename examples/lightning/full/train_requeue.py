@@ -8,22 +8,17 @@ At a signal all ranks save after the same iteration, and rank 0 puts the job bac
 The next start of the job continues with the next batch. Needs train.py beside it.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
 
-received: list[int] = []  # signals; the handler does no more than note one, for it may come in the middle of anything
+received = []  # signals; the handler does no more than note one, for it may come in the middle of anything
 signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))  # before the slow imports, or it ends them
 
-import lightning
 import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
@@ -36,7 +31,7 @@ class ResumableSampler(DistributedSampler):
 
     skip = 0
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self):
         return itertools.islice(super().__iter__(), self.skip, None)
 
 
@@ -49,24 +44,24 @@ class ResumableLoader(DataLoader):
 
     made = resume_at = 0  # batches of this epoch
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         self.made, self.resume_at = self.resume_at, 0
         self.sampler.skip = self.made * self.batch_size
         for batch in super().__iter__():
             self.made += 1
             yield batch
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self):
         return {"made": self.made}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state):
         self.resume_at = state["made"]
 
 
 class ResumableData(CloudData):
     """The same points, from a loader that knows its position."""
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self):
         rank, world = self.trainer.global_rank, self.trainer.world_size
         return ResumableLoader(self.train, sampler=ResumableSampler(self.train, world, rank, seed=SEED), **self.options)
 
@@ -74,10 +69,10 @@ class ResumableData(CloudData):
 class Requeue(Callback):
     """Stop at a signal: SIGUSR1 from --signal, or SIGTERM at a preemption."""
 
-    def on_train_start(self, *_: Any) -> None:
+    def on_train_start(self, *_):
         signal.signal(signal.SIGTERM, lambda number, _: received.append(number))  # in place of Lightning's own
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer, *_):
         if trainer.is_last_batch:
             return  # the epoch ends first, with its validation
         # A signal reaches the ranks at different times: what any has received counts for all.
@@ -86,7 +81,7 @@ class Requeue(Callback):
         if number:
             self.stop(trainer, signal.Signals(number))
 
-    def stop(self, trainer: lightning.Trainer, agreed: signal.Signals) -> NoReturn:
+    def stop(self, trainer, agreed):
         """Save, requeue and leave."""
         trainer.save_checkpoint(Path(trainer.checkpoint_callback.dirpath, "last.ckpt"))
         if trainer.is_global_zero:
@@ -102,7 +97,7 @@ class Requeue(Callback):
         sys.exit(75)
 
 
-def main() -> None:
+def main():
     try:
         run(read_settings(), ResumableData, Requeue())
     finally:

@@ -1,26 +1,25 @@
-"""The images to train on: three datasets, and the place to put your own.
+"""The images to train on: three datasets, the place to put your own, and the batches of each process.
 
 Each reader takes `--data-dir` and returns images to train on, images to test on, and the
 number of classes. An image is a tensor of bytes, 0 to 255, of shape (channels, height, width).
 Only rank 0 calls a reader; all other processes get from it what it returned.
 """
 
-from __future__ import annotations
-
 import gzip
+import sys
 import zlib
-from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.nn.functional import interpolate
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, TensorDataset
 
 TEST_SHARE = 0.2  # of the images, where a dataset has no test images of its own
 FOLDER_SIZE = (32, 32)  # images from a folder are scaled to this height and width
 
 
-def read_digits(_: Path) -> tuple[Dataset, Dataset, int]:
+def read_digits(_):
     """Return 1797 images of 8 x 8, which come with scikit-learn: no network, no files."""
     from sklearn.datasets import load_digits
 
@@ -29,7 +28,7 @@ def read_digits(_: Path) -> tuple[Dataset, Dataset, int]:
     return *split(TensorDataset(images, torch.tensor(digits.target).long())), 10
 
 
-def read_mnist(folder: Path) -> tuple[Dataset, Dataset, int]:
+def read_mnist(folder):
     """Read 70000 images of 28 x 28 from the four files of MNIST."""
     sets = []
     for name in ("train", "t10k"):
@@ -44,7 +43,7 @@ def read_mnist(folder: Path) -> tuple[Dataset, Dataset, int]:
     return sets[0], sets[1], 10
 
 
-def read_idx(folder: Path, name: str) -> np.ndarray:
+def read_idx(folder, name):
     """Read one file of MNIST, packed or not: big-endian numbers give its shape, then come bytes."""
     found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if not found:
@@ -60,7 +59,7 @@ def read_idx(folder: Path, name: str) -> np.ndarray:
         raise ValueError(f"{found[0]} is damaged, or no IDX file: download it again") from None
 
 
-def read_folder(folder: Path) -> tuple[Dataset, Dataset, int]:
+def read_folder(folder):
     """Read a folder of images for each class: `cats/1.png`, `cats/2.png`, `dogs/1.png`."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}: --data-dir says where the images are")
@@ -78,13 +77,13 @@ def read_folder(folder: Path) -> tuple[Dataset, Dataset, int]:
 class ImageFolder(Dataset):
     """Images of several sizes, each read when it is needed."""
 
-    def __init__(self, paths: list[Path], labels: list[int]) -> None:
+    def __init__(self, paths, labels):
         self.paths, self.labels = paths, labels
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.paths)
 
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, index):
         from matplotlib.image import imread
 
         pixels = np.atleast_3d(imread(self.paths[index]))
@@ -96,7 +95,7 @@ class ImageFolder(Dataset):
         return image[0].round().byte(), self.labels[index]
 
 
-def split(dataset: Dataset) -> tuple[Dataset, Dataset]:
+def split(dataset):
     """Divide images into those to train on and those to test on, always in the same way."""
     order = np.random.default_rng(0).permutation(len(dataset)).tolist()
     tests = max(1, round(TEST_SHARE * len(order)))
@@ -104,3 +103,30 @@ def split(dataset: Dataset) -> tuple[Dataset, Dataset]:
 
 
 DATASETS = {"digits": read_digits, "mnist": read_mnist, "folder": read_folder}
+
+
+def get_dataloader(dataset, share, num_workers, train):
+    """Return the batches of this process's share of a dataset.
+
+    To train: rank r takes images r, r + N, r + 2N, ... of one shuffled list, so that
+    all ranks together have at each step the batch that one process would have.
+    To test: each image once. A DistributedSampler would repeat some to fill up.
+    """
+    mine = range(dist.get_rank(), len(dataset), dist.get_world_size())
+    return DataLoader(
+        dataset,
+        batch_size=share,
+        sampler=DistributedSampler(dataset, drop_last=True) if train else mine,
+        drop_last=train,
+        num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+        pin_memory=torch.cuda.is_available(),  # lets copies to a GPU overlap computing
+    )
+
+
+def batches(loader, device):
+    """Yield the batches of a loader on the device, their bytes as numbers from 0 to 1; count them on a terminal."""
+    for done, (images, labels) in enumerate(loader, 1):
+        yield images.to(device, non_blocking=True) / 255, labels.to(device, non_blocking=True)
+        if dist.get_rank() == 0 and sys.stderr.isatty():
+            print(f"\r{done}/{len(loader)}", end="\n" if done == len(loader) else "", file=sys.stderr, flush=True)

@@ -6,22 +6,23 @@
     sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.
-Needs train_distributed.py, processes.py, image_data.py and epoch_files.py beside it.
+Needs train_distributed.py, processes.py and image_data.py beside it.
 """
 
-from __future__ import annotations
-
 import math
+import time
 from contextlib import nullcontext
 from functools import partial
 
 import torch
 import torch.distributed as dist
-from processes import run
+from image_data import batches
+from processes import from_rank_0
 from torch import nn
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy, pad
 from torch.utils.checkpoint import checkpoint
-from train_distributed import SEED, Parser, Training, fit, floats, means, positive, prepare, progress, sums
+from train_distributed import conclude, count, draw_curves, end_epoch, evaluate, means, options, prepare, resume, sums
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -30,10 +31,10 @@ class Block(nn.Module):
     """Two convolutions, and a way around them.
 
     Group norm looks at one image at a time. Batch norm looks at all images of a
-    process, and gives other numbers where a process has fewer of them.
+    process, and gives other numbers if a process has fewer of them.
     """
 
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
+    def __init__(self, inside, outside, stride):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False),
@@ -44,20 +45,20 @@ class Block(nn.Module):
         )
         self.around = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.GroupNorm(4, outside))
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images):
         return torch.relu(self.layers(images) + self.around(images))
 
 
 class SmallResNet(nn.Module):
     """Three residual blocks, for small images."""
 
-    def __init__(self, channels: int, _: int, classes: int, recompute: bool = False) -> None:
+    def __init__(self, channels, _, classes, recompute):
         super().__init__()
         self.recompute = recompute
         self.blocks = nn.ModuleList([Block(channels, 16, 1), Block(16, 32, 2), Block(32, 64, 2)])
         self.head = nn.Linear(64, classes)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images):
         for block in self.blocks:
             if self.recompute and self.training:
                 # Keeps what goes into a block, and computes its inside a second time.
@@ -67,7 +68,7 @@ class SmallResNet(nn.Module):
         return self.head(images.mean((2, 3)))
 
 
-def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def shifted(images, generator):
     """Move each image by up to one pixel, up or down and left or right."""
     _, _, height, width = images.shape
     places = torch.randint(3, (len(images), 2), generator=generator).tolist()
@@ -76,23 +77,19 @@ def shifted(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.stack(cut)
 
 
-def train_epoch(training: Training, epoch: int, scaler: torch.amp.GradScaler) -> tuple[float, float, int]:
-    """Train for one epoch; return mean loss, accuracy, and the number of steps."""
-    settings, device, model = training.settings, training.device, training.model
+def train_epoch(model, optimizer, scaler, loader, epoch, device, settings):
+    """Train for one epoch; return mean loss and accuracy."""
     model.train()
-    training.loader.sampler.set_epoch(epoch)
-    # The seed of the parameters is one for all ranks; this one is another for each.
-    seed = SEED + epoch * dist.get_world_size() + dist.get_rank()
-    generator = torch.Generator().manual_seed(seed)
-    for group in training.optimizer.param_groups:  # the rate falls along a cosine
-        share = 0.5 + 0.5 * math.cos(math.pi * (epoch - 1) / settings.epochs)
-        group["lr"] = share * settings.learning_rate
+    loader.sampler.set_epoch(epoch)
+    # The seed of the parameters is one for all ranks; this one differs on each.
+    generator = torch.Generator().manual_seed(epoch * dist.get_world_size() + dist.get_rank())
+    for group in optimizer.param_groups:  # the rate falls along a cosine
+        group["lr"] = settings.learning_rate * (0.5 + 0.5 * math.cos(math.pi * (epoch - 1) / settings.epochs))
     precision = PRECISIONS[settings.precision]
-    batches = []
-    for images, labels in progress(training.loader):
-        images = shifted(floats(images, device), generator)
-        labels = labels.to(device, non_blocking=True)
-        training.optimizer.zero_grad()
+    total = torch.zeros(3, dtype=torch.float64, device=device)
+    for images, labels in batches(loader, device):
+        images = shifted(images, generator)
+        optimizer.zero_grad()
         pieces = torch.arange(len(labels)).chunk(settings.accumulate)
         for piece in pieces:
             # Gradients add up here, and go to the other processes with the last piece.
@@ -101,23 +98,35 @@ def train_epoch(training: Training, epoch: int, scaler: torch.amp.GradScaler) ->
                     outputs = model(images[piece])
                     loss = cross_entropy(outputs, labels[piece])
                 scaler.scale(loss * len(piece) / len(labels)).backward()
-            batches.append(sums(loss, outputs, labels[piece]))
-        scaler.step(training.optimizer)
+            total += sums(loss, outputs, labels[piece])
+        scaler.step(optimizer)
         scaler.update()
-    return *means(batches, device), len(training.loader)
+    return means(total)
 
 
-def main() -> None:
-    parser = Parser("Train a residual network with DDP.")
-    parser.add_argument("--accumulate", type=positive(int), default=1, help="pieces to cut a batch into")
+@record  # torchrun shows the traceback of the first process that failed
+def main():
+    parser = options("Train a residual network with DDP.")
+    parser.add_argument("--accumulate", type=count, default=1, help="pieces to cut a batch into")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     parser.add_argument("--recompute", action="store_true", help="gradient checkpointing")
     settings = parser.parse_args()
-    training = prepare(settings, partial(SmallResNet, recompute=settings.recompute))
+    build = partial(SmallResNet, recompute=settings.recompute)
+    device, model, optimizer, loader, test_loader = prepare(settings, build)
     # Small gradients vanish in float16, unless the loss is scaled up before.
-    scaler = torch.amp.GradScaler(training.device.type, enabled=settings.precision == "float16")
-    fit(training, partial(train_epoch, scaler=scaler), scaler=scaler)
+    scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
+    parts = {"model": model.module, "optimizer": optimizer, "scaler": scaler}
+    history = resume(settings, parts)
+    first = len(history)
+    for epoch in range(first + 1, settings.epochs + 1):
+        start = time.monotonic()
+        train = train_epoch(model, optimizer, scaler, loader, epoch, device, settings)
+        test = evaluate(model.module, test_loader, device)
+        end_epoch(settings.checkpoint_dir, parts, history, train, test, time.monotonic() - start)
+    from_rank_0(lambda: draw_curves(settings.checkpoint_dir, history))
+    conclude(model.module, steps=(len(history) - first) * len(loader), loss=f"{history[-1]['train_loss']:.4f}")
 
 
 if __name__ == "__main__":
-    run(main)
+    main()
+    dist.destroy_process_group()
