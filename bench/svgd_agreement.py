@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from helpers.program import write
 from helpers.svgd_loop import normal
-from helpers.typed import typed
 from ranks import svgd_peers
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
 RESULT = Path(__file__).parent / "results" / "svgd_agreement.json"
@@ -74,10 +74,8 @@ def main() -> None:
         Configuration(package, {"package": package}, {"variance": [round(one, 5) for one in variances]})
         for package, variances in found.items()
     ]
-    for row in rows:
-        print(f"{row.name:9}  variance {min(row.samples['variance']):.4f} to {max(row.samples['variance']):.4f}")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         rows,
         versions={"srunbook": srunbook.__version__, "jax": jax.__version__}
         | {package: importlib.metadata.version(package) for package in svgd_peers.STEPS},
@@ -89,7 +87,6 @@ def main() -> None:
             "step_size": 0.05,
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helpers.typed import typed
+from helpers.program import write
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "results" / "svgd_cores.json"
@@ -93,13 +93,12 @@ def main() -> None:
         print(
             f"{row.name:24} step {row.median('step_ms'):.1f} ms, {row.median('there_and_back_ns'):.0f} ns", flush=True
         )
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         rows,
         versions={"srunbook": srunbook.__version__, "jax": importlib.metadata.version("jax")},
         parameters={"n": N, "d": D, "far_ns": FAR, "load_before": load},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helpers.typed import typed
+from helpers.program import write
 
 import srunbook
 from srunbook import simulate
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).parent / "results" / "svgd_devices.json"
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 16), (2, 1), (2, 2), (2, 8), (2, 32), (4, 1), (4, 4), (4, 16))
@@ -145,11 +145,8 @@ def main() -> None:
         )
         for processes, devices in layouts
     ]
-    for configuration in configurations:
-        figures = (f"{quantity} {configuration.median(quantity):.4g}" for quantity in configuration.samples)
-        print(f"{configuration.name:8}  {'  '.join(figures)}", flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"srunbook": srunbook.__version__, "jax": importlib.metadata.version("jax")},
         parameters={
@@ -161,7 +158,6 @@ def main() -> None:
             "load_before": load,
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from helpers.typed import typed
+from helpers.program import write
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD, DimensionWarning
 
 RESULTS = Path(__file__).parent / "results"
@@ -90,8 +90,8 @@ def main() -> None:
     for name, configurations in {"svgd_dispersion": by_dimension, "svgd_bandwidth": by_bandwidth}.items():
         for one in configurations:
             print(one.name, *(f"{quantity} {one.median(quantity):.4g}" for quantity in one.samples))
-        measurement = Measurement.taken_now(
-            typed(),
+        write(
+            options.output / f"{name}.json",
             configurations,
             versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "optax": optax.__version__},
             parameters={
@@ -103,7 +103,6 @@ def main() -> None:
                 "ksd_of_exact_draws": f"{DRAWS} sets of n independent draws",
             },
         )
-        write_measurement(options.output / f"{name}.json", measurement)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ import jax
 import numpy as np
 import optax
 import sklearn
-from helpers.example import example
-from helpers.typed import typed
+from helpers.program import example, write
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
 model = example("svgd/logistic_regression.py")
@@ -58,11 +57,7 @@ def svgd(train: Any, n: int, steps: int) -> tuple[np.ndarray, float]:
     """Bring particles to rest; return them, and how long their last direction is beside the first."""
     optimizer = optax.adam(optax.cosine_decay_schedule(0.05, steps))
     sampler = SVGD(
-        model.log_prior,
-        dim=model.DIMENSIONS,
-        log_likelihood=model.log_likelihood,
-        data=train,
-        optimizer=optimizer,
+        model.log_prior, dim=model.DIMENSIONS, log_likelihood=model.log_likelihood, data=train, optimizer=optimizer
     )
     result = sampler.run(jax.random.key(0), n, steps, model.starts)
     return result.particles, float(result.phi_rms[-1] / result.phi_rms[0])
@@ -115,8 +110,8 @@ def main() -> None:
             found |= beside(found, rows["NUTS"])
         print(name, *(f"{quantity} {np.median(values):.4g}" for quantity, values in found.items()))
 
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         [Configuration(name, {"parameters": model.DIMENSIONS}, found) for name, found in rows.items()],
         versions={
             "srunbook": srunbook.__version__,
@@ -136,7 +131,6 @@ def main() -> None:
             "a sample": "one parameter: log precision, intercept, 30 weights",
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

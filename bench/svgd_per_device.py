@@ -8,18 +8,15 @@ one device each, a share of a CPU, and a link of limited rate. A repeat is a job
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
-from pathlib import Path
 
-from helpers.clusters import boot
+from helpers.program import boot, options_of
 from helpers.svgd_jobs import ROWS, SETTINGS, job, slowest, write
 
 from srunbook import cluster
 from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).resolve().parent / "results" / "svgd_per_device.json"
 SETTING = SETTINGS[0]
 ON_EACH = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Particles on each of the two devices."""
@@ -27,11 +24,7 @@ ON_EACH = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 def main() -> None:
     """Measure all counts in turn, and writes the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--slurm", default="22.05")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "svgd_per_device", repeats=5, slurm="22.05")
     load = round(os.getloadavg()[0], 2)
     name = "bench-per-device"
     state = boot(

@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
@@ -24,14 +23,13 @@ import numpy as np
 import optax
 import scipy
 import scipy.stats
-from helpers.typed import typed
+from helpers.program import options_of, write
 
 import srunbook
 from srunbook import phase_type
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
-RESULT = Path(__file__).parent / "results" / "svgd_sbc.json"
 BINS = 20
 
 
@@ -150,12 +148,7 @@ def calibration(ranks: list[int], particles: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Take all replicates, model after model."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--particles", type=int, default=200)
-    parser.add_argument("--replicates", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "svgd_sbc", particles=200, replicates=300, steps=300)
 
     configurations: list[Configuration] = []
     controls: list[Configuration] = []
@@ -166,8 +159,8 @@ def main() -> None:
         figures = ("coverage_50_percent", "coverage_90_percent", "chi_square", "p_value", "sd_ratio", "direction_left")
         print(row.name, *(f"{name} {row.median(name):.4g}" for name in figures if name in row.samples), flush=True)
     configurations += controls[-1:]
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={
             "srunbook": srunbook.__version__,
@@ -186,7 +179,6 @@ def main() -> None:
             "type": "float32",
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -10,24 +10,21 @@ of JAX.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import statistics
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.clusters import boot
+from helpers.program import boot, options_of
 from helpers.svgd_jobs import ROWS, SETTINGS, WIDTH, D, Setting, job, slowest, write
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration, read_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).resolve().parent / "results" / "svgd_scaling.json"
 PERIOD = 0.1
 """Seconds of the period in which Linux deals out a quota: what is left of it then waits for the next one."""
 
@@ -187,35 +184,19 @@ def measure(setting: Setting, slurm: str, fits: int) -> tuple[Configuration, lis
         cluster.down(name)
 
 
-def place(row: Configuration) -> tuple[Any, ...]:
-    """Return the cluster that a row was measured on."""
-    return tuple(row.parameters[name] for name in ("link", "cluster_nodes", "quota"))
-
-
 def main() -> None:
-    """Measure all settings, and writes the files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, help="in place of those of each setting")
-    parser.add_argument("--fits", type=int, default=2, help="pairs of jobs from which the constants are fitted")
-    parser.add_argument("--settings", type=int, nargs="+", default=list(range(len(SETTINGS))))
-    parser.add_argument("--add", action="store_true", help="keep what the output has of other settings")
-    parser.add_argument("--slurm", default="22.05")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    """Measure all settings, and write the files."""
+    options = options_of(__doc__, "svgd_scaling", repeats=0, fits=2, slurm="22.05")
     load = round(os.getloadavg()[0], 2)
     fits, configurations = [], []
-    for number in options.settings:
-        chosen = SETTINGS[number]
+    for chosen in SETTINGS:
         made, found = measure(replace(chosen, repeats=options.repeats or chosen.repeats), options.slurm, options.fits)
         fits.append(made)
         configurations += found
-    new = {place(row) for row in fits}
     for path, rows in (
         (options.output, configurations),
         (options.output.with_stem(f"{options.output.stem}_fit"), fits),
     ):
-        kept = read_measurement(path).configurations if options.add else []
-        rows = [row for row in kept if place(row) not in new] + rows
         write(path, rows, options.slurm, load_before=load, cpu_quota="of each node")
 
 

@@ -26,13 +26,13 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")  # one device that uses all co
 import jax
 import jax.numpy as jnp
 import optax
+from helpers.program import write
 from helpers.svgd_loop import Loop, normal, peak_mebibytes, timed
-from helpers.typed import typed
 from jax import lax
 from ranks.svgd_peers import ANSWER, MEMORY
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, Measurement, read_measurement
 from srunbook.svgd import SVGD
 
 HERE = Path(__file__).resolve().parent
@@ -355,19 +355,15 @@ def main() -> None:
         for peer in peers:
             peer.end()
     device = jax.devices()[0]
-    shared = {
-        "type": "float32",
-        "devices": jax.device_count(),
-        "load_before": load,
-    }
+    shared = {"type": "float32", "devices": jax.device_count(), "load_before": load}
     floor = "exp of n x n numbers, and the products (n, d+2) (d+2, n) and (d+1, n) (n, n)"
     floor += f", in compiled loops over blocks of {BLOCK >> 18} MiB"
     versions = {"srunbook": srunbook.__version__, "jax": jax.__version__}
     known = {peer.package: peer.version for peer in peers if peer.version}
     machine = {} if ON_CPU else {"device": device.device_kind}
     configurations = sorted(kept + configurations, key=lambda row: (row.parameters["n"], row.parameters["d"]))
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions=(before.versions if before and kept else {}) | versions | known,
         parameters={
@@ -380,18 +376,13 @@ def main() -> None:
         },
         machine=machine,
     )
-    write_measurement(options.output, measurement)
     if ON_CPU and not options.add:
         many = memories(3, *MANY)
-        say(many)
-        write_measurement(
+        write(
             options.output.with_name(options.output.name.replace("speed", "memory")),
-            Measurement.taken_now(
-                typed(),
-                [many],
-                versions=versions,
-                parameters={**shared, "repeats": 3, "processes": "a new one for each repeat"},
-            ),
+            [many],
+            versions=versions,
+            parameters={**shared, "repeats": 3, "processes": "a new one for each repeat"},
         )
 
 

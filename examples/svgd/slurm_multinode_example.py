@@ -41,7 +41,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=20, help="steps between reports, checkpoints and looks at signals")
     parser.add_argument("--loci", type=int, default=20, help="how much is observed: the cost of a particle's score")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--exchange", choices=("all_gather", "ring"), default="all_gather")
     parser.add_argument(
         "--checkpoint-dir",
         type=Path,
@@ -105,7 +104,6 @@ def main() -> None:
         optimizer=optax.adam(0.1),
         log_likelihood=log_likelihood,
         data=observe(options.loci),
-        exchange=options.exchange,
     )
     with StopSignal() as stop:
         result = sampler.run(

@@ -1,4 +1,4 @@
-"""SVGD on the real Slurm: exact answers on all layouts, wide jobs, and the network.
+"""SVGD on the real Slurm: wide jobs, and the network.
 
 `pytest tests/cluster/test_svgd.py --record` writes the recordings anew.
 """
@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,62 +14,14 @@ from typing import Any
 import pytest
 from recording_files import read_recording, recording_path
 from support.published import boot, cluster_name, stage, submit
-from support.svgd_oracles import LIMITS, too_far
 
 from srunbook import cluster
 from srunbook.cluster import Specification, State, faults
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "svgd"
-ORACLES = ROOT / "tests" / "support" / "svgd_oracles.py"
 INTERFACE = ROOT / "examples" / "svgd" / "which_interface.py"
 SLOW = ROOT / "examples" / "failures" / "svgd-slow-network" / "broken.sbatch"
-
-# The exact answers ---------------------------------------------------------------------------------------------------
-
-LAUNCH = """\
-#!/bin/bash
-#SBATCH --output=%x_%j.out
-#SBATCH --time=00:10:00
-#SBATCH --ntasks-per-node=1
-#SBATCH --cpus-per-task=4
-set -euo pipefail
-export PATH="$HOME/jax-env/bin:$PATH" JAX_PLATFORMS=cpu
-srun --label --kill-on-bad-exit=1 --cpus-per-task=4 python -W ignore svgd_oracles.py "$@"
-"""
-
-
-LAYOUTS = [
-    ("right", 1, 4, (1, 2, 3, 4)),
-    ("right", 2, 1, (2,)),
-    ("right", 2, 2, (4,)),
-    ("right", 4, 1, (4,)),
-]
-"""What is computed, nodes, devices on each, and the numbers of devices that take part."""
-
-
-@pytest.mark.full  # tests/simulation has the same answers
-@pytest.mark.parametrize(("how", "processes", "devices", "counts"), LAYOUTS)
-def test_exact_answers(
-    slurm: State, how: str, processes: int, devices: int, counts: tuple[int, ...], tmp_path: Path
-) -> None:
-    """On several nodes all exact answers come out, in both precisions and with both exchanges."""
-    script = tmp_path / "oracles.sbatch"
-    script.write_text(LAUNCH, encoding="utf-8")
-    shutil.copy(ORACLES, tmp_path)
-    options = [f"--nodes={processes}", f"--export=ALL,JAX_NUM_CPU_DEVICES={devices}"]
-    arguments = [how, *map(str, counts)]
-    job = cluster.submit(slurm, script, arguments, options=options)
-    found = re.findall(r"^(\d+): oracle (.*)$", job.output, re.MULTILINE)
-    rows = [(int(rank), json.loads(text)) for rank, text in found]
-
-    assert job.state == "COMPLETED", job.output
-    assert {rank for rank, _ in rows} == set(range(processes))
-    assert {row["devices"] for _, row in rows} == set(counts)
-    every = {(kind, exchange) for kind in LIMITS for exchange in ("all_gather", "ring")}
-    assert {(row["kind"], row["exchange"]) for _, row in rows} == every
-    for _, row in rows:
-        assert too_far(row) == [], row
 
 
 # Wide jobs -----------------------------------------------------------------------------------------------------------

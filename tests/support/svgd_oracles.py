@@ -2,7 +2,6 @@
 
     python svgd_oracles.py right 4       # on 4 devices; prints JSON: how far each result is from what it should be
     python svgd_oracles.py right 1 2 3   # of a single process, on the first 1, 2 and 3 of its devices
-    python svgd_oracles.py exact 4       # each precision with one of the exchanges, and no distributions
     python svgd_oracles.py wrong-sign 1  # the first of them, with particles that attract each other
 
 Several processes share all their devices.
@@ -10,7 +9,6 @@ Several processes share all their devices.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sys
@@ -22,9 +20,6 @@ LIMITS = {"float32": 2e-5, "float64": 1e-11}
 SHARE = 0.05
 """By how much of it a mean, a standard deviation or a variance may differ from what it should be."""
 
-LONG = (("float32", "all_gather"), ("float64", "ring"))
-"""Precision and exchange of what takes longest: each once on each layout, and not each with each; all of `exact`."""
-
 
 def too_far(row: dict[str, Any]) -> list[str]:
     """Name the results of a row that are too far from the exact ones, or from what is known of them."""
@@ -35,7 +30,7 @@ def too_far(row: dict[str, Any]) -> list[str]:
     return wrong + ["closing speed"] * (not row["errors"]["closing speed"] < -0.01)
 
 
-def errors(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
+def errors(mesh: Any, kind: str) -> dict[str, float]:
     """Compute how far each result is from the exact one."""
     import jax
     import jax.numpy as jnp
@@ -43,9 +38,8 @@ def errors(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
     import optax
 
     from srunbook.svgd import SVGD
-    from srunbook.svgd._layout import spread
 
-    options = {"mesh": mesh, "exchange": exchange}
+    options = {"mesh": mesh}
     random = np.random.default_rng(0)
     start = random.normal(size=(13, 3)).astype(kind)
     key = jax.random.key(1)
@@ -91,40 +85,34 @@ def errors(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
     expected = np.median(distances) ** 2 / math.log(13)
     found["median"] = abs(float(run.bandwidths[0]) - expected)
 
-    # Each particle lies on the device that is said to hold it.
-    sampler = SVGD(normal, **options)
-    told = {holding.device: holding.particles for holding in sampler.placement(13)}
-    rows = spread(np.arange(13)[:, None].astype(kind), sampler.settings.layout(13), sampler.mesh)
-    found["misplaced particles"] = float(sorted(n for held in told.values() for n in held) != list(range(13)))
-    for shard in rows.addressable_shards:
-        held = told[f"{shard.device.platform}:{shard.device.id}"]
-        found["misplaced particles"] += float(np.sum(np.asarray(shard.data)[: len(held), 0] != list(held)))
+    # Each particle lies on one device.
+    held = sorted(number for holding in pair.placement(13) for number in holding.particles)
+    found["misplaced particles"] = float(held != list(range(13)))
 
     # One particle alone climbs the density.
     climbing = SVGD(normal, optimizer=optax.sgd(0.1), **options).run(key, 1, 10, start[:1, :1]).particles
     found["one particle climbs"] = float(np.max(np.abs(climbing - start[:1, :1] * 0.9**10)))
 
-    if exchange == "all_gather":  # nothing of the following travels around a ring
-        exact = SVGD(normal, bandwidth="exact_median", **options).direction(start).bandwidth
-        found["exact median"] = abs(exact - expected)
+    exact = SVGD(normal, bandwidth="exact_median", **options).direction(start).bandwidth
+    found["exact median"] = abs(exact - expected)
 
-        # With the kernel x.y + 1, mean and covariance of a Gaussian come out exactly (Liu and Wang 2018).
-        covariance = np.array([[1.2, 0.3], [0.3, 0.8]])
-        mean = np.array([0.5, -1.0])
-        precision = jnp.asarray(np.linalg.inv(covariance), kind)
+    # With the kernel x.y + 1, mean and covariance of a Gaussian come out exactly (Liu and Wang 2018).
+    covariance = np.array([[1.2, 0.3], [0.3, 0.8]])
+    mean = np.array([0.5, -1.0])
+    precision = jnp.asarray(np.linalg.inv(covariance), kind)
 
-        def gaussian(x: Any) -> Any:
-            away = x - jnp.asarray(mean, kind)
-            return -0.5 * away @ precision @ away
+    def gaussian(x: Any) -> Any:
+        away = x - jnp.asarray(mean, kind)
+        return -0.5 * away @ precision @ away
 
-        linear = SVGD(gaussian, kernel="linear", optimizer=optax.sgd(0.3), **options)
-        moments = linear.run(key, 7, 120, random.normal(size=(7, 2)).astype(kind)).particles
-        found["linear kernel, mean"] = float(np.max(np.abs(moments.mean(axis=0) - mean)))
-        found["linear kernel, covariance"] = float(np.max(np.abs(np.cov(moments.T, bias=True) - covariance)))
+    linear = SVGD(gaussian, kernel="linear", optimizer=optax.sgd(0.3), **options)
+    moments = linear.run(key, 7, 120, random.normal(size=(7, 2)).astype(kind)).particles
+    found["linear kernel, mean"] = float(np.max(np.abs(moments.mean(axis=0) - mean)))
+    found["linear kernel, covariance"] = float(np.max(np.abs(np.cov(moments.T, bias=True) - covariance)))
     return found
 
 
-def distributions(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
+def distributions(mesh: Any, kind: str) -> dict[str, float]:
     """Compute by which share particles at rest differ from what is known of them."""
     import jax
     import jax.numpy as jnp
@@ -134,7 +122,7 @@ def distributions(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
     from srunbook.svgd import SVGD
 
     random = np.random.default_rng(0)
-    options = {"mesh": mesh, "exchange": exchange, "optimizer": optax.adam(optax.cosine_decay_schedule(0.2, 150))}
+    options = {"mesh": mesh, "optimizer": optax.adam(optax.cosine_decay_schedule(0.2, 150))}
     key = jax.random.key(1)
 
     # 100 particles in 10 dimensions get 0.430 of the variance of a normal distribution.
@@ -164,18 +152,18 @@ def distributions(mesh: Any, kind: str, exchange: str) -> dict[str, float]:
 
 def attract() -> None:
     """Turn the repulsion around, as the existing software has it."""
-    from srunbook.svgd import _kernel
+    from srunbook.svgd import kernel
 
-    right = _kernel.rbf_direction
+    right = kernel.rbf_direction
 
     def wrong(centred: Any, scores: Any, h: Any, layout: Any, everyone: Any) -> Any:
         return right(centred, scores, h, layout, everyone) - 2 * right(centred, 0 * scores, h, layout, everyone)
 
-    _kernel.rbf_direction = wrong
+    kernel.rbf_direction = wrong
 
 
 def main() -> None:
-    """Print one line of JSON for each number of devices, precision and exchange."""
+    """Print one line of JSON for each number of devices and precision."""
     from srunbook import initialize_distributed
 
     with initialize_distributed(timeout=600) as info:
@@ -189,15 +177,13 @@ def main() -> None:
         counts = [int(count) for count in sys.argv[2:]]
         if info.num_processes > 1 and counts != [len(devices)]:
             raise SystemExit(f"{counts} of {len(devices)} devices: several processes share all of them")
-        pairs = tuple(itertools.product(("float32", "float64"), ("all_gather", "ring")))
-        chosen = {"right": pairs, "exact": LONG, "wrong-sign": LONG[:1]}[sys.argv[1]]
-        for kind, exchange in chosen:
+        for kind in LIMITS if sys.argv[1] == "right" else ("float32",):
             jax.config.update("jax_enable_x64", kind == "float64")
             for count in counts:
                 mesh = Mesh(np.array(devices[:count]), ("x",))
-                row = {"devices": count, "kind": kind, "exchange": exchange, "errors": errors(mesh, kind, exchange)}
-                if sys.argv[1] == "right" and (kind, exchange) in LONG:
-                    row["shares"] = distributions(mesh, kind, exchange)
+                row = {"devices": count, "kind": kind, "errors": errors(mesh, kind)}
+                if sys.argv[1] == "right":
+                    row["shares"] = distributions(mesh, kind)
                 sys.stdout.write("oracle " + json.dumps(row) + "\n")
                 sys.stdout.flush()
 

@@ -15,8 +15,9 @@
 
 from __future__ import annotations
 
-from srunbook.svgd._ksd import kernel_stein_discrepancy
-from srunbook.svgd._result import (
+from srunbook.svgd.checkpoints import saved_steps
+from srunbook.svgd.kernel import kernel_stein_discrepancy
+from srunbook.svgd.results import (
     DimensionWarning,
     Direction,
     Holding,
@@ -25,8 +26,7 @@ from srunbook.svgd._result import (
     SVGDError,
     SVGDResult,
 )
-from srunbook.svgd._sampler import SVGD
-from srunbook.svgd._saved import saved_steps
+from srunbook.svgd.sampler import SVGD
 
 __all__ = [
     "SVGD",

@@ -102,7 +102,6 @@ def test_sigterm_saves_one_step_and_resumes_equal(submitted: Any, slurm: State, 
     outcomes(17, "SIGTERM to the JAX processes of SVGD", "all save the same step", over_s=over, lost_steps=step - saved)
 
 
-@pytest.mark.short_fault
 def test_usr1_runs_the_job_again(submitted: Any, until: Any, outcomes: Any) -> None:
     """At SIGUSR1 a script with `--requeue` saves, is run again once, and goes on at that step."""
     jobs = submitted("slurm_multinode_advanced.sbatch")

@@ -1,9 +1,10 @@
-"""SVGD: the class that programs use."""
+"""The class that programs use."""
 
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
 import functools
+import operator
 import os
 import warnings
 from collections.abc import Callable
@@ -18,22 +19,11 @@ from jax import Array
 from jax.sharding import AxisType, Mesh
 
 from srunbook.signals import StopSignal
-from srunbook.svgd._arguments import finite_places, one_key, one_of, real, whole
-from srunbook.svgd._finite import describe
-from srunbook.svgd._kernel import warn_of_rounding
-from srunbook.svgd._ksd import kernel_stein_discrepancy
-from srunbook.svgd._layout import AXIS, holdings, spread, to_host
-from srunbook.svgd._program import (
-    Bandwidth,
-    Settings,
-    compile_steps,
-    count_infinite,
-    direction_over,
-    pairs_for_median,
-)
-from srunbook.svgd._result import DimensionWarning, Direction, Floats, Holding, SVGDError, SVGDResult
-from srunbook.svgd._run import Request, Run
-from srunbook.svgd._target import Target
+from srunbook.svgd.devices import AXIS, Layout, to_host
+from srunbook.svgd.kernel import kernel_stein_discrepancy, warn_of_rounding
+from srunbook.svgd.results import DimensionWarning, Direction, Floats, Holding, SVGDError, SVGDResult
+from srunbook.svgd.run import Run
+from srunbook.svgd.steps import Bandwidth, Settings, Target, compile_steps, count_infinite, direction_over
 
 Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 
@@ -41,31 +31,29 @@ Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 class SVGD:
     """Stein variational gradient descent (Liu and Wang 2016) over all devices of all processes.
 
-    The particles lie in equal parts on the devices. Their number need not be divisible: rows that fill up the last
-    devices take no part. All steps of a run are one compiled loop. Memory grows with n d.
+    The particles, any number of them, lie in equal parts on the devices: rows that fill up the last devices take no
+    part. All steps of a run are one compiled loop. Memory grows with n d.
 
     With several processes, call `initialize_distributed()` first, and let all of them do the same calls.
 
     Args:
         log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it. It is
             finite wherever particles go: for a positive parameter let them be its logarithm u, with log p(exp(u)) + u.
-        dim: The dimension d, where `run` gets no particles to start from.
+        dim: The dimension d, if `run` gets no particles to start from.
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
-            8192 pairs that are drawn once (of all where there are no more); `"exact_median"` for that of all pairs;
+            8192 pairs that are drawn once (of all if there are no more); `"exact_median"` for that of all pairs;
             a number; or a function of all particles (n, d). In float32 the kernel cannot be far narrower than the
             particles lie apart: with the largest distance r from their mean, directions are rounded by about
-            1e-7 r^2 / h of the largest. A `PrecisionWarning` says so where that is more than 1 %.
+            1e-7 r^2 / h of the largest. A `PrecisionWarning` says so if that is more than 1 %.
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
-        exchange: `"all_gather"` brings all particles to each device; `"ring"` lets them travel around, which needs
-            less memory where n is very large.
-        mesh: The devices, by default all.
+        mesh: The devices, by default all. Each process has some of them.
         data: Arrays with one row for each observation, or a tree of such arrays; the same on all processes.
         log_likelihood: Of one particle and rows of the data, to the sum over these rows. It is added to log_density.
         batch_size: How many rows are drawn for each step, with replacement; their sum is scaled to all rows.
 
     Raises:
-        ValueError: An argument is not one of those that are allowed.
+        ValueError: An argument is not allowed.
     """
 
     def __init__(
@@ -76,46 +64,37 @@ class SVGD:
         optimizer: optax.GradientTransformation | None = None,
         bandwidth: Bandwidth = "median",
         kernel: Literal["rbf", "linear"] = "rbf",
-        exchange: Literal["all_gather", "ring"] = "all_gather",
         mesh: Mesh | None = None,
         data: Any = None,
         log_likelihood: Callable[[Array, Any], Array] | None = None,
         batch_size: int | None = None,
     ) -> None:
         if isinstance(bandwidth, str):
-            one_of("bandwidth", bandwidth, ("median", "exact_median"), "a number, or a function of the particles")
+            _one_of("bandwidth", bandwidth, ("median", "exact_median"), ", a number, or a function of the particles")
         elif not callable(bandwidth):
-            if not 0 < real(bandwidth) < float("inf"):
+            if not 0 < float(bandwidth) < float("inf"):
                 raise ValueError(
                     f"bandwidth={bandwidth!r}: a squared length is a number larger than 0, as in bandwidth=1.0"
                 )
-            bandwidth = real(bandwidth)
-        one_of("kernel", kernel, ("rbf", "linear"))
-        one_of("exchange", exchange, ("all_gather", "ring"))
-        if dim is not None:
-            dim = whole("dim", dim, 1, "dim=2")
-        if not callable(log_density):
-            raise ValueError(
-                f"log_density={log_density!r}: it is a function of one particle, as in lambda x: -0.5 * jnp.sum(x**2)"
-            )
-        if optimizer is None:
-            optimizer = optax.adam(0.05)
-        if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
-            raise ValueError(f"optimizer={optimizer!r}: it is one of optax, as in optimizer=optax.adam(0.05)")
-        target = Target.checked(log_density, log_likelihood, data, batch_size)
-        if mesh is not None and not isinstance(mesh, Mesh):
-            raise ValueError(
-                f"mesh={mesh!r}: it is a mesh, as in jax.make_mesh((4,), ('x',)); without it all devices are taken"
-            )
+            bandwidth = float(bandwidth)
+        _one_of("kernel", kernel, ("rbf", "linear"))
+        if (log_likelihood is None) != (data is None):
+            given = "data" if log_likelihood is None else "log_likelihood"
+            raise ValueError(f"only {given}= is given; log_likelihood= and data= come together")
+        lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
+        if data is not None and (len(lengths) != 1 or 0 in lengths):
+            raise ValueError(f"the arrays of data have {sorted(lengths)} rows; all have the same number, 1 or more")
+        rows = max(lengths, default=0)
+        if batch_size is not None:
+            if not rows:
+                raise ValueError(f"batch_size={batch_size}: there are no rows to draw; give data= and log_likelihood=")
+            batch_size = _whole("batch_size", batch_size, 1, f"batch_size={min(rows, 32)}", rows)
+        target = Target(log_density, log_likelihood, batch_size, rows)
         devices = np.array(jax.devices()) if mesh is None else mesh.devices.reshape(-1)
-        if jax.process_index() not in {device.process_index for device in devices}:
-            raise ValueError(
-                f"mesh has no device of process {jax.process_index()}; all processes take part, each with some device"
-            )
         line = Mesh(devices, (AXIS,), axis_types=(AxisType.Auto,))
-        self.dim = dim
+        self.dim = None if dim is None else _whole("dim", dim, 1, "dim=2")
         self.data = data
-        self.settings = Settings(target, optimizer, bandwidth, kernel, exchange, line)
+        self.settings = Settings(target, optimizer or optax.adam(0.05), bandwidth, kernel, line)
         self._compiled = functools.lru_cache(maxsize=16)(functools.partial(compile_steps, self.settings))
 
     @property
@@ -139,14 +118,14 @@ class SVGD:
         """Move particles for a number of steps (Liu and Wang 2016).
 
         Args:
-            key: A random key, as `jax.random.key(0)`, the same on all processes.
+            key: A random key, as in `jax.random.key(0)`, the same on all processes.
             n_particles: Number of particles n.
-            n_steps: Number of steps in all, also those of a checkpoint.
+            n_steps: Number of steps in all, including those of a checkpoint.
             initial: Where the particles start: an array (n, d), the same on all processes; or a function of a key and n
-                that makes one. By default standard normal numbers. All is computed in float32, or, where these are
-                float64 and JAX_ENABLE_X64=1, in float64.
+                that makes one. By default standard normal numbers. All is computed in float32, or in float64 if these
+                are float64 and JAX_ENABLE_X64=1.
             progress: Whether process 0 prints a line at every report; what the others are given does not matter.
-            every: So many steps are computed between two reports, checkpoints and looks at `stop`.
+            every: Number of steps between two reports, checkpoints and looks at `stop`.
             checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
                 there continues it, with any number of devices and processes, and with the same number of steps or more.
                 Key, number of particles, dimension, kernel, bandwidth and batch size have to be the same. Density, data
@@ -159,16 +138,15 @@ class SVGD:
             The particles, the same on all processes, with the bandwidth and the length of the direction of each step.
 
         Raises:
-            ValueError: An argument is not of the form that is needed.
-            SVGDError: The processes were not given the same; or a log density or a score is not finite. Scores are
-                looked at at every step, log densities of all particles at the start, before each report or checkpoint,
-                at the end, and in turn within 32 steps. The message names the step, the particle and its place. Or the
-                checkpoint is of another run, has more steps, or cannot be read.
+            ValueError: An argument is not allowed.
+            SVGDError: The processes were given different arguments; a log density or a score is not finite; or the
+                checkpoint is of another run, has more steps, or cannot be read. Scores are looked at in every step, log
+                densities of all particles at the start, at each report and at the end, and in turn within 32 steps. The
+                message names the step, the particle and its place.
         """
-        n_particles = whole("n_particles", n_particles, 1, "n_particles=100")
-        n_steps = whole("n_steps", n_steps, 0, "n_steps=1000")
-        every = whole("every", every, 1, "every=100")
-        key = one_key(key)
+        n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
+        n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
+        every = _whole("every", every, 1, "every=100")
         start = self._start(key, n_particles, initial)
         n, d = start.shape
         if self.settings.kernel == "rbf" and d > 1 and 10 * d > n:
@@ -179,15 +157,14 @@ class SVGD:
                 DimensionWarning,
                 stacklevel=2,
             )
-        request = Request(key, start, n_steps, every, checkpoint, stop, timing_log, progress)
-        return Run(self.settings, self.data, self._compiled, request).go()
+        schedule = (n_steps, every, checkpoint, stop, timing_log, progress)
+        return Run(self.settings, self.data, self._compiled, key, start, *schedule).finish()
 
-    def direction(self, particles: Any, key: Array | None = None) -> Direction:
+    def direction(self, particles: Any) -> Direction:
         """Compute the direction in which particles would move now, with all data.
 
         Args:
             particles: The particles, shape (n, d).
-            key: Chooses the pairs for the median, by default `jax.random.key(0)`.
 
         Returns:
             The direction, shape (n, d), and the bandwidth, a squared length.
@@ -196,31 +173,27 @@ class SVGD:
             ValueError: The particles are not finite numbers of that shape.
             SVGDError: A log density or a score is not finite.
         """
-        x = finite_places(particles)
-        settings = replace(self.settings, target=self.settings.target.with_all_rows())
-        layout = settings.layout(len(x))
-        pairs = pairs_for_median(settings, jax.random.key(0) if key is None else key, layout.n)
-        step = (jax.random.key(0), jnp.zeros((), jnp.int32))  # without batches it does not matter which
-        placed = spread(x, layout, self.mesh)
+        x = _finite(particles)
+        settings = replace(self.settings, target=replace(self.settings.target, batch_size=None))
+        layout = Layout(len(x), self.mesh)
+        key = jax.random.key(0)  # chooses pairs for the median, and batches, of which there are none
+        pairs, step = settings.pairs(key, len(x)), (key, jnp.zeros((), jnp.int32))
+        placed = layout.place(x)
         phi, h, wrong = jax.jit(direction_over(settings, layout))(placed, self.data, pairs, *step)
-        if to_host(wrong + count_infinite(settings, layout)(placed, self.data, *step), self.mesh):
+        if to_host(wrong + count_infinite(settings.target, layout)(placed, self.data, *step)):
             self.scores(x)  # says which particles
-        bandwidth = float(to_host(h, self.mesh))
-        if self.settings.kernel == "rbf":
+        bandwidth = float(to_host(h))
+        if settings.kernel == "rbf":
             warn_of_rounding(x, bandwidth, stacklevel=3)
-        return Direction(to_host(phi, self.mesh)[: layout.n], bandwidth)
+        return Direction(to_host(phi)[: layout.n], bandwidth)
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
         """List which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
 
         Args:
             n_particles: Number of particles, 1 or more.
-
-        Raises:
-            ValueError: The number is not a whole number of 1 or more.
         """
-        layout = self.settings.layout(whole("n_particles", n_particles, 1, "n_particles=100"))
-        return holdings(layout, self.mesh)
+        return Layout(_whole("n_particles", n_particles, 1, "n_particles=100"), self.mesh).holdings()
 
     def scores(self, particles: Any) -> Floats:
         """Compute the gradients of the log density at each particle, with all data.
@@ -235,10 +208,9 @@ class SVGD:
             ValueError: The particles are not finite numbers of that shape.
             SVGDError: A log density or a score is not finite.
         """
-        x = finite_places(particles)
-        compute = jax.jit(self.settings.target.with_all_rows().values_and_scores)
-        values, scores = map(np.asarray, compute(jnp.asarray(x), self.data))
-        if problem := describe(x, values, scores):
+        target = replace(self.settings.target, batch_size=None)
+        scores, problem = target.checked_scores(_finite(particles), self.data)
+        if problem:
             raise SVGDError(problem)
         return scores
 
@@ -254,8 +226,43 @@ class SVGD:
                     "initial= and dim= are both missing: give SVGD(..., dim=2), or particles to start from"
                 )
             return np.asarray(jax.random.normal(jax.random.fold_in(key, 0), (n, self.dim)))
-        made = initial(jax.random.fold_in(key, 0), n) if callable(initial) else initial
-        x = finite_places(made)
+        x = _finite(initial(jax.random.fold_in(key, 0), n) if callable(initial) else initial)
         if len(x) != n or (self.dim is not None and x.shape[1] != self.dim):
             raise ValueError(f"initial has the shape {x.shape}; needed is ({n}, {self.dim or 'd'})")
         return x
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> None:
+    """Raise ValueError unless a value is one of those allowed."""
+    if value not in allowed:
+        choices = " or ".join(map(repr, allowed)) + more
+        raise ValueError(f"{name}={value!r}: it is {choices}, as in {name}={allowed[0]!r}")
+
+
+def _whole(name: str, value: Any, least: int, example: str, most: int = 2**31 - 1) -> int:
+    """Return a whole number of Python or NumPy; raise ValueError for anything else."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ValueError(f"{name}={value!r}: it is a whole number, {least} to {most}, as in {example}")
+    return number
+
+
+def _finite(particles: Any) -> Floats:
+    """Return particles, shape (n, d), in JAX's own floating-point type; raise ValueError for others."""
+    x = np.asarray(particles)
+    numbers = jnp.issubdtype(x.dtype, jnp.floating) or jnp.issubdtype(x.dtype, jnp.integer)
+    if x.ndim != 2 or 0 in x.shape or not numbers:
+        raise ValueError(
+            f"particles have the shape {x.shape} and the type {x.dtype}; needed are numbers of shape (n, d)"
+        )
+    if x.dtype != np.float32:
+        x = x.astype(jnp.result_type(float))
+    wrong = np.flatnonzero(~np.isfinite(x).all(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"{len(wrong)} of {len(x)} particles are not finite, first number {wrong[0]}, at {x[wrong[0]]}"
+        )
+    return x

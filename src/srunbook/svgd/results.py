@@ -1,4 +1,4 @@
-"""The results of SVGD, its errors and its warnings."""
+"""What SVGD returns, its errors and its warnings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 """Numbers in the type of the particles: float32, or float64 with JAX_ENABLE_X64=1."""
 
-SLOW = 1.5
-"""A process is called slow when its scores take so many times as long as the median process's: of two, the faster's."""
-
 
 class SVGDError(RuntimeError):
-    """Log densities, scores or directions are not finite, or the processes were not given the same."""
+    """A number is not finite, the processes got different arguments, or a checkpoint does not fit."""
 
 
 class DimensionWarning(UserWarning):
@@ -47,8 +44,8 @@ class Holding:
 
     Args:
         process_id: Number of its process.
-        device: Its name, as `cpu:0`, which is the same for all processes.
-        particles: Numbers of its particles, as `range(0, 25)`.
+        device: Its name, such as `cpu:0`, the same for all processes.
+        particles: Numbers of its particles, such as `range(0, 25)`.
     """
 
     process_id: int
@@ -73,17 +70,17 @@ class ProcessTiming:
 
 @dataclass(frozen=True)
 class SVGDResult:
-    """Particles that stand for the distribution, the same on all processes, and how they came there.
+    """The particles, the same on all processes, and how the run went.
 
     Args:
         particles: The particles, shape (n, d).
-        steps: Number of steps that they have made in all, also before a restart.
-        first_step: Number of steps that were there before this run: 0, or those of a checkpoint.
-        bandwidths: The bandwidth h of each step of this run, a squared length.
+        steps: Number of steps in all, including those before a restart.
+        first_step: Number of steps that a checkpoint already had, or 0.
+        bandwidths: The bandwidth h at each step of this run, a squared length.
         phi_rms: Length of the direction at each step of this run, root mean square over the particles.
         seconds: How long this run took, with compilation, in seconds.
-        stopped: Whether a stop signal ended it before its time. The state is saved where `checkpoint` was given.
-        timings: Times of each process, where a timing log was asked for.
+        stopped: Whether a stop signal ended it early. The state is saved if `checkpoint` was given.
+        timings: Times of each process, if a timing log was requested.
     """
 
     particles: Floats
@@ -99,11 +96,8 @@ class SVGDResult:
     def slow_processes(self) -> tuple[ProcessTiming, ...]:
         """Return the processes whose scores take more than 1.5 times as long as those of the median process.
 
-        Of an even number that is the faster of the two in the middle: of two processes, the slower is compared with
-        the other, and not with a mean to which it adds itself.
+        Of two in the middle the faster one counts: of two processes, the slower one is compared with the other.
         """
-        if len(self.timings) < 2:
-            return ()
         medians = [statistics.median(timing.score_seconds) for timing in self.timings]
-        limit = SLOW * statistics.median_low(medians)
+        limit = 1.5 * statistics.median_low(medians or [0.0])
         return tuple(timing for timing, median in zip(self.timings, medians, strict=True) if median > limit)
