@@ -5,18 +5,14 @@ python bench/simulate_start.py         # writes bench/results/simulate_start.jso
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-import srunbook
 from srunbook import simulate
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 LAYOUTS = {"1 process": (1, 1), "2 nodes, 1 process each": (2, 1), "2 nodes, 2 processes each": (2, 2)}
-RESULT = Path(__file__).parent / "results" / "simulate_start.json"
 
 
 def milliseconds(nodes: int, ntasks_per_node: int) -> float:
@@ -31,10 +27,7 @@ def milliseconds(nodes: int, ntasks_per_node: int) -> float:
 
 def main() -> None:
     """Take the samples of all layouts in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "simulate_start", repeats=30)
 
     for layout in LAYOUTS.values():
         milliseconds(*layout)
@@ -47,14 +40,11 @@ def main() -> None:
     for name, (nodes, ntasks_per_node) in LAYOUTS.items():
         parameters = {"nodes": nodes, "ntasks_per_node": ntasks_per_node}
         configurations.append(Configuration(name, parameters, {"wall_ms": samples[name]}))
-        print(f"{name:28}  wall_ms {configurations[-1].median('wall_ms'):8.2f}")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
-        versions={"srunbook": srunbook.__version__},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn", "command": "true"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import socket
 
@@ -20,24 +19,19 @@ def _forget_lookups():
     checks.host_name_problem.cache_clear()
 
 
-def test_nodes_have_addresses_of_their_own():
-    """On Linux each node has a loopback address of its own."""
-    addresses, notices = checks.node_addresses(3)
+@pytest.fixture
+def addresses(monkeypatch):
+    """Let this machine have these addresses only."""
 
-    if notices:  # macOS
-        assert addresses == ("127.0.0.1",) * 3
-    else:
-        assert addresses == ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+    def have(*present):
+        monkeypatch.setattr(checks, "_can_bind", lambda address, port=0: address in ("", *present))
 
-
-def only(*present):
-    """Make a stand-in for `_can_bind` on a machine with these addresses only."""
-    return lambda kind, address, port: address in ("", *present)
+    return have
 
 
-def test_one_address_for_all_nodes(monkeypatch, capsys):
+def test_one_address_for_all_nodes(addresses, capsys):
     """Where 127.0.0.2 does not exist, as on macOS, all nodes share 127.0.0.1, and this is said once."""
-    monkeypatch.setattr(checks, "_can_bind", only("127.0.0.1"))
+    addresses("127.0.0.1")
 
     result = simulate.run(["sh", "-c", "echo $SLURMD_NODENAME $SLURM_JOB_NODELIST"], nodes=2, echo=True)
 
@@ -45,22 +39,12 @@ def test_one_address_for_all_nodes(monkeypatch, capsys):
     assert capsys.readouterr().err.count("no address 127.0.0.2") == 1
 
 
-def test_no_loopback(monkeypatch):
+def test_no_loopback(addresses):
     """Without a loopback interface nothing is started, and the message says how to bring it up."""
-    monkeypatch.setattr(checks, "_can_bind", only())
+    addresses()
 
     with pytest.raises(simulate.SimulationError, match="ip link set lo up"):
         simulate.run(["true"])
-
-
-def test_can_bind_tells_what_is_there():
-    """An address of this machine can be bound, a foreign address and a port in use cannot."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = server.getsockname()[1]
-
-        assert checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", 0)
-        assert not checks._can_bind(socket.SOCK_STREAM, "192.0.2.1", 0)
-        assert not checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", taken)
 
 
 def test_job_ids_at_once_share_no_port():
@@ -74,24 +58,16 @@ def test_job_ids_at_once_share_no_port():
 
 def test_a_taken_port_is_avoided(monkeypatch):
     """A job id whose derived port is in use is not taken."""
-    with checks.fresh_job_id(["127.0.0.1", "127.0.0.2"]) as taken:  # free of other simulations on this machine
+    with checks.fresh_job_id(["127.0.0.1"]) as taken:  # free of other simulations on this machine
         jax_port, _ = checks.derived_ports(taken)
     wished = itertools.count(taken - 100_000)
-    monkeypatch.setattr(checks, "_random", lambda: next(wished))
+    monkeypatch.setattr(checks.secrets, "randbelow", lambda _: next(wished))
 
     with socket.socket() as other:
-        other.bind(("127.0.0.2", jax_port) if checks._can_bind(socket.SOCK_STREAM, "127.0.0.2", 0) else ("", jax_port))
+        other.bind(("127.0.0.1", jax_port))
 
-        with checks.fresh_job_id(["127.0.0.1", "127.0.0.2"]) as job_id:
+        with checks.fresh_job_id(["127.0.0.1"]) as job_id:
             assert job_id > taken
-
-
-def test_no_free_job_id(monkeypatch):
-    """When all ports are in use, the message says which."""
-    monkeypatch.setattr(checks, "_can_bind", only("nothing"))
-
-    with pytest.raises(simulate.SimulationError, match="61440 to 65535"), checks.fresh_job_id(["127.0.0.1"]):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -101,7 +77,6 @@ def test_no_free_job_id(monkeypatch):
         (["192.0.2.7", "127.0.0.1"], None),
         (["192.0.2.7"], "resolves to 192.0.2.7, which is none of its addresses"),
         (socket.gaierror(-3, "Temporary failure"), "does not resolve, so JAX's collectives will abort"),
-        (TimeoutError(), "does not resolve"),
     ],
 )
 def test_own_name(answer, problem, monkeypatch):
@@ -123,15 +98,6 @@ def test_own_name(answer, problem, monkeypatch):
         assert f"add this line to /etc/hosts: 127.0.0.1 {socket.gethostname()}" in found
 
 
-def test_a_slow_name_service(monkeypatch):
-    """A name service that does not answer is not waited for."""
-    monkeypatch.setattr(checks, "LOOKUP_SECONDS", 0.01)
-    monkeypatch.setattr(checks.threading.Thread, "start", lambda self: None)
-    monkeypatch.setattr(checks.threading.Thread, "join", lambda self, timeout: None)
-
-    assert "did not resolve within 0.01 s" in checks.host_name_problem()
-
-
 def test_a_bad_name_is_said(monkeypatch, capsys):
     """A problem with the machine's name is said before the start, and again when a rank fails."""
     monkeypatch.setattr(checks.socket, "getaddrinfo", lambda *_, **__: (_ for _ in ()).throw(socket.gaierror(-3, "x")))
@@ -142,13 +108,6 @@ def test_a_bad_name_is_said(monkeypatch, capsys):
     assert "does not resolve" in result.failure
 
 
-def test_one_task_needs_no_name(monkeypatch):
-    """A single task meets nobody: the machine's name is not looked up."""
-    monkeypatch.setattr(checks, "host_name_problem", lambda: pytest.fail("looked up"))
-
-    assert simulate.run(["true"]).returncode == 0
-
-
 @pytest.mark.parametrize(
     ("environ", "no_proxy"),
     [
@@ -156,8 +115,6 @@ def test_one_task_needs_no_name(monkeypatch):
         ({"https_proxy": "http://proxy:3128", "no_proxy": "intern,127.0.0.2"}, "intern,127.0.0.2,127.0.0.1"),
         ({"http_proxy": "http://proxy:3128", "NO_PROXY": "intern"}, "intern,127.0.0.1,127.0.0.2"),
         ({"HTTP_PROXY": "http://proxy:3128"}, None),
-        ({"http_proxy": ""}, None),
-        ({}, None),
     ],
 )
 def test_proxies(environ, no_proxy):
@@ -169,16 +126,3 @@ def test_proxies(environ, no_proxy):
     assert environ.get("no_proxy") == no_proxy
     assert (notice is None) == (no_proxy is None)
     assert environ.items() >= {name: value for name, value in before.items() if name != "no_proxy"}.items()
-
-
-def test_unexpected_errors_are_not_hidden(monkeypatch):
-    """An error of the system that no check expects is raised as it is."""
-
-    class Broken(socket.socket):
-        def bind(self, address):
-            raise OSError(errno.ENOBUFS, "no buffers")
-
-    monkeypatch.setattr(checks.socket, "socket", Broken)
-
-    with pytest.raises(OSError, match="no buffers"):
-        checks._can_bind(socket.SOCK_STREAM, "127.0.0.1", 0)

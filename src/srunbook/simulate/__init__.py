@@ -11,9 +11,8 @@ The simulation is not a scheduler: it has no queue and no allocations, and does 
 
 from __future__ import annotations
 
+from srunbook.simulate._checks import SimulationError
 from srunbook.simulate._environment import GENERATIONS
-from srunbook.simulate._errors import SimulationError
-from srunbook.simulate._result import RankResult, Result
-from srunbook.simulate._run import run
+from srunbook.simulate._run import RankResult, Result, run
 
 __all__ = ["GENERATIONS", "RankResult", "Result", "SimulationError", "run"]

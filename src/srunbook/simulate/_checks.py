@@ -1,51 +1,42 @@
-"""Check before the start what would hang or abort later."""
+"""Check before the start what would hang or abort later, and find addresses and ports."""
 
 from __future__ import annotations
 
-import errno
 import functools
-import os
 import re
+import secrets
 import shutil
 import socket
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from srunbook.simulate._errors import SimulationError
 from srunbook.slurm import SlurmParseError, expand_tasks
 
-MAX_TASKS = 64
-"""More tasks than this are refused: the simulation is for a handful of processes on one machine."""
+MOST = 64
+"""Most tasks, and most GPUs of a node: the simulation is for a handful of processes on one machine."""
 
-MAX_GPUS = 64
-"""More GPUs of a node than this are refused: no node has them, and the environment lists all their numbers."""
 
-LOOKUP_SECONDS = 3.0
-"""How long this machine's own name may take to resolve."""
+class SimulationError(ValueError):
+    """The simulation cannot be started as asked; nothing was run and nothing written."""
+
+
+def in_range(name: str, value: float | None, *, least: float, most: float | None = None, example: str) -> None:
+    """Reject a number below `least` or above `most`, and NaN; None passes."""
+    if value is not None and not (least <= value < float("inf") and (most is None or value <= most)):
+        allowed = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
+        raise SimulationError(f"{name} is {value}; it is {allowed}, as in {example}")
 
 
 def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[int, ...], bool]:
-    """Check the number of nodes and tasks.
-
-    Returns:
-        The number of tasks on each node, and whether one plain number was given.
-
-    Raises:
-        SimulationError: A number is out of range, or the two contradict each other.
-    """
-    if nodes is not None and not 1 <= nodes <= MAX_TASKS:
-        raise SimulationError(f"the number of nodes is {nodes}; it is 1 to {MAX_TASKS}, as in --nodes 2")
+    """Return the number of tasks on each node, and whether one plain number was given."""
+    in_range("the number of nodes", nodes, least=1, most=MOST, example="--nodes 2")
     text = str(ntasks_per_node)
     uniform = re.fullmatch(r"-?[0-9]{1,9}", text) is not None
-    if uniform:
-        counts = [int(text)] * (nodes or 1)
-    else:
-        try:
-            counts = expand_tasks(text)
-        except SlurmParseError as error:
-            raise SimulationError(f"tasks per node: {error}; a plain number does too, as in 2") from None
+    try:
+        counts = [int(text)] * (nodes or 1) if uniform else expand_tasks(text)
+    except SlurmParseError as error:
+        raise SimulationError(f"tasks per node: {error}; a plain number does too, as in 2") from None
     if nodes is not None and len(counts) != nodes:
         raise SimulationError(
             f"the layout {text!r} has {len(counts)} nodes, but {nodes} were asked for; "
@@ -53,47 +44,32 @@ def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[in
         )
     if min(counts) < 1:
         raise SimulationError(f"tasks per node are {text}; each node has 1 or more, as in --ntasks-per-node 2")
-    if sum(counts) > MAX_TASKS:
+    if sum(counts) > MOST:
         raise SimulationError(
-            f"{sum(counts)} tasks were asked for; the simulation runs {MAX_TASKS} at most, for it is one machine"
+            f"{sum(counts)} tasks were asked for; the simulation runs {MOST} at most, for it is one machine"
         )
     return tuple(counts), uniform
 
 
-def in_range(name: str, value: float | None, *, least: float, most: float | None = None, example: str) -> None:
-    """Reject a number below `least` or above `most`, and NaN; None passes.
-
-    Raises:
-        SimulationError: It is out of range.
-    """
-    if value is not None and not (least <= value < float("inf") and (most is None or value <= most)):
-        allowed = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
-        raise SimulationError(f"{name} is {value}; it is {allowed}, as in {example}")
-
-
-def current_directory() -> Path:
-    """Return the directory in which the tasks start.
-
-    Raises:
-        SimulationError: It was removed, or cannot be read.
-    """
+def prepare_directory(directory: Path) -> None:
+    """Make the directory of the log files, and remove the logs of an earlier simulation from it."""
     try:
-        return Path.cwd()
+        directory.mkdir(parents=True, exist_ok=True)
+        for log in directory.glob("rank-*.log"):
+            if log.stem.removeprefix("rank-").isdigit():
+                log.unlink()
+        probe = directory / ".srunbook-probe"
+        probe.touch()
+        probe.unlink()
     except OSError as error:
         raise SimulationError(
-            f"the current directory is gone or cannot be read ({error.strerror}); go to one that is there, as in: cd ~"
+            f"cannot write logs into {str(directory)!r}: {error.strerror}; give a directory that can be made or "
+            "written, as in --output-dir logs"
         ) from None
 
 
 def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> str:
-    """Find the program of a command.
-
-    Returns:
-        Its absolute path, or the path as given where it contains a slash.
-
-    Raises:
-        SimulationError: The command is empty, or its program does not exist or is not executable.
-    """
+    """Find the program of a command: its absolute path, or the path as given where it contains a slash."""
     if not argv:
         raise SimulationError("no command was given; it follows two dashes, as in: -- python train.py")
     name = argv[0]
@@ -115,14 +91,13 @@ def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path)
     return str(Path(found).absolute())
 
 
-def _can_bind(kind: socket.SocketKind, address: str, port: int) -> bool:
-    with socket.socket(socket.AF_INET, kind) as probe:
+def _can_bind(address: str, port: int = 0) -> bool:
+    """Return whether this machine has the address, and nobody listens at the port."""
+    with socket.socket() as probe:
         try:
             probe.bind((address, port))
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
-                return False
-            raise
+        except OSError:
+            return False
     return True
 
 
@@ -133,14 +108,11 @@ def node_addresses(count: int) -> tuple[tuple[str, ...], list[str]]:
 
     Returns:
         The addresses, and the notices to print about them.
-
-    Raises:
-        SimulationError: This machine does not even have 127.0.0.1.
     """
     addresses = tuple(f"127.0.0.{number}" for number in range(1, count + 1))
-    if not _can_bind(socket.SOCK_STREAM, addresses[0], 0):
+    if not _can_bind(addresses[0]):
         raise SimulationError("127.0.0.1 is not there; bring the loopback interface up, as in: ip link set lo up")
-    if _can_bind(socket.SOCK_STREAM, addresses[-1], 0):
+    if _can_bind(addresses[-1]):
         return addresses, []
     return addresses[:1] * count, [
         f"this machine has no address {addresses[-1]}: all {count} nodes share the name {addresses[0]}"
@@ -156,11 +128,6 @@ def derived_ports(job_id: int) -> tuple[int, int]:
     return job_id % 4096 + 61440, job_id % 10000 + 15000
 
 
-def _random() -> int:
-    """Return a random number that does not depend on the caller's seed."""
-    return int.from_bytes(os.urandom(8))
-
-
 @contextmanager
 def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
     """Find a job id whose derived ports are free, and keep it from other simulations until the block ends.
@@ -171,7 +138,7 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
         SimulationError: A thousand random ids had no free ports.
     """
     for _ in range(1000):
-        job_id = 100_000 + _random() % 9_900_000
+        job_id = 100_000 + secrets.randbelow(9_900_000)  # whatever seed the caller has set
         ports = derived_ports(job_id)
         with ExitStack() as stack:
             try:
@@ -180,7 +147,7 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
                     lock.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            if all(_can_bind(socket.SOCK_STREAM, address, port) for port in ports for address in ("", *set(nodes))):
+            if all(_can_bind(address, port) for port in ports for address in ("", *set(nodes))):
                 yield job_id
                 return
     raise SimulationError("found no job id whose ports (61440 to 65535, 15000 to 24999) are free; what listens there?")
@@ -190,30 +157,16 @@ def fresh_job_id(nodes: Sequence[str]) -> Iterator[int]:
 def host_name_problem() -> str | None:
     """Return what is wrong with this machine's own name, which gloo looks up in torch and in JAX, or None."""
     name = socket.gethostname()
-    answers: list[list[str] | OSError] = []
-
-    def look_up() -> None:
-        try:
-            answers.append([str(item[4][0]) for item in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)])
-        except OSError as error:
-            answers.append(error)
-
-    thread = threading.Thread(target=look_up, daemon=True)
-    thread.start()
-    thread.join(LOOKUP_SECONDS)
-    cure = f"add this line to /etc/hosts: 127.0.0.1 {name}"
-    if not answers:
-        return f"the name of this machine, {name!r}, did not resolve within {LOOKUP_SECONDS:g} s; {cure}"
-    answer = answers[0]
-    if isinstance(answer, OSError):
-        return f"the name of this machine, {name!r}, does not resolve, so JAX's collectives will abort; {cure}"
-    own = [address for address in answer if ":" in address or _can_bind(socket.SOCK_STREAM, address, 0)]
-    if not own:
-        return (
-            f"the name of this machine, {name!r}, resolves to {', '.join(sorted(set(answer)))}, which is none of its "
-            f"addresses, so collectives will hang; {cure}"
-        )
-    return None
+    try:
+        addresses = {str(item[4][0]) for item in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        problem = "does not resolve, so JAX's collectives will abort"
+    else:
+        if any(":" in address or _can_bind(address) for address in addresses):
+            return None
+        found = ", ".join(sorted(addresses))
+        problem = f"resolves to {found}, which is none of its addresses, so collectives will hang"
+    return f"the name of this machine, {name!r}, {problem}; add this line to /etc/hosts: 127.0.0.1 {name}"
 
 
 def spare_from_proxy(environ: dict[str, str], nodes: Sequence[str]) -> str | None:

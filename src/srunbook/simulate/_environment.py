@@ -8,7 +8,7 @@ import pwd
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +16,6 @@ from srunbook.slurm import compress_hostlist, compress_tasks
 
 GENERATIONS = ("22.05", "24.11", "26.05")
 """The generations of Slurm whose environment can be imitated, oldest first."""
-
-MARKER = "SRUNBOOK_SIMULATION"
-"""Set in every process of a simulation, so that whatever survives one can be found."""
 
 TIME_LIMIT = 3600
 """Seconds between SLURM_JOB_START_TIME and SLURM_JOB_END_TIME."""
@@ -59,6 +56,21 @@ class Job:
     def cpus_on(self) -> list[int]:
         """Number of CPUs that the job has on each node."""
         return [tasks * (self.cpus_per_task or 1) for tasks in self.tasks_per_node]
+
+    @property
+    def nodelist(self) -> str:
+        """Names of all nodes, in the short form."""
+        return compress_hostlist(self.nodes)
+
+    @property
+    def layout(self) -> str:
+        """Tasks on each node, in the short form."""
+        return compress_tasks(self.tasks_per_node)
+
+    @property
+    def gpu_ids(self) -> str | None:
+        """Numbers of the GPUs of a node, or None without GPUs."""
+        return ",".join(map(str, range(self.gpus_per_node))) or None
 
     def tasks(self) -> list[Task]:
         """Return the tasks in the order of their ranks: node after node, as `srun` places them by default."""
@@ -111,59 +123,12 @@ class Variable:
     until: str = GENERATIONS[-1]
 
 
-def _nodelist(task: Task) -> str:
-    return compress_hostlist(task.job.nodes)
-
-
-def _node_count(task: Task) -> int:
-    return len(task.job.nodes)
-
-
-def _world_size(task: Task) -> int:
-    return task.job.world_size
-
-
-def _tasks_per_node(task: Task) -> str:
-    return compress_tasks(task.job.tasks_per_node)
-
-
-def _job_id(task: Task) -> int:
-    return task.job.job_id
-
-
-def _gpu_ids(task: Task) -> str | None:
-    return ",".join(map(str, range(task.job.gpus_per_node))) or None
-
-
-def _gpu_count(task: Task) -> int | None:
-    return task.job.gpus_per_node or None
-
-
-def _cpus_per_task(task: Task) -> int | None:
-    return task.job.cpus_per_task
-
-
-def _tres_per_task(task: Task) -> str | None:
-    return f"cpu={task.job.cpus_per_task}" if task.job.cpus_per_task else None
-
-
-def _user(_: Task) -> str:
-    """Return the user's name, or the number where the user has no name, as in a container."""
+def _name(lookup: Callable[[int], Sequence[object]], number: int) -> object:
+    """Return the name of a user or group, or the number where it has no name, as in a container."""
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return lookup(number)[0]
     except KeyError:
-        return str(os.getuid())
-
-
-def _group(_: Task) -> str:
-    try:
-        return grp.getgrgid(os.getgid()).gr_name
-    except KeyError:
-        return str(os.getgid())
-
-
-def _first_node(task: Task) -> str:
-    return task.job.nodes[0]
+        return number
 
 
 # [table]
@@ -179,33 +144,35 @@ VARIABLES: dict[str, Variable] = {
     # the step
     "SLURM_STEP_ID": Variable(lambda _: 0),
     "SLURM_STEPID": Variable(lambda _: 0),
-    "SLURM_STEP_NODELIST": Variable(_nodelist),
-    "SLURM_STEP_NUM_NODES": Variable(_node_count),
-    "SLURM_STEP_NUM_TASKS": Variable(_world_size),
-    "SLURM_STEP_TASKS_PER_NODE": Variable(_tasks_per_node),
-    "SLURM_NTASKS": Variable(_world_size),
-    "SLURM_NPROCS": Variable(_world_size),
-    "SLURM_TASKS_PER_NODE": Variable(_tasks_per_node),
+    "SLURM_STEP_NODELIST": Variable(lambda task: task.job.nodelist),
+    "SLURM_STEP_NUM_NODES": Variable(lambda task: len(task.job.nodes)),
+    "SLURM_STEP_NUM_TASKS": Variable(lambda task: task.job.world_size),
+    "SLURM_STEP_TASKS_PER_NODE": Variable(lambda task: task.job.layout),
+    "SLURM_NTASKS": Variable(lambda task: task.job.world_size),
+    "SLURM_NPROCS": Variable(lambda task: task.job.world_size),
+    "SLURM_TASKS_PER_NODE": Variable(lambda task: task.job.layout),
     "SLURM_NTASKS_PER_NODE": Variable(lambda task: task.job.tasks_per_node[0] if task.job.uniform else None),
-    "SLURM_CPUS_PER_TASK": Variable(_cpus_per_task),
-    "SLURM_TRES_PER_TASK": Variable(_tres_per_task, since="24.11"),
-    "SLURM_LAUNCH_NODE_IPADDR": Variable(_first_node),
-    "SLURM_SRUN_COMM_HOST": Variable(_first_node),
+    "SLURM_CPUS_PER_TASK": Variable(lambda task: task.job.cpus_per_task),
+    "SLURM_TRES_PER_TASK": Variable(
+        lambda task: f"cpu={task.job.cpus_per_task}" if task.job.cpus_per_task else None, since="24.11"
+    ),
+    "SLURM_LAUNCH_NODE_IPADDR": Variable(lambda task: task.job.nodes[0]),
+    "SLURM_SRUN_COMM_HOST": Variable(lambda task: task.job.nodes[0]),
     # the job
-    "SLURM_JOB_ID": Variable(_job_id),
-    "SLURM_JOBID": Variable(_job_id),
+    "SLURM_JOB_ID": Variable(lambda task: task.job.job_id),
+    "SLURM_JOBID": Variable(lambda task: task.job.job_id),
     "SLURM_JOB_NAME": Variable(lambda _: "simulation"),
-    "SLURM_JOB_NODELIST": Variable(_nodelist),
-    "SLURM_NODELIST": Variable(_nodelist),
-    "SLURM_JOB_NUM_NODES": Variable(_node_count),
-    "SLURM_NNODES": Variable(_node_count),
+    "SLURM_JOB_NODELIST": Variable(lambda task: task.job.nodelist),
+    "SLURM_NODELIST": Variable(lambda task: task.job.nodelist),
+    "SLURM_JOB_NUM_NODES": Variable(lambda task: len(task.job.nodes)),
+    "SLURM_NNODES": Variable(lambda task: len(task.job.nodes)),
     "SLURM_JOB_CPUS_PER_NODE": Variable(lambda task: compress_tasks(task.job.cpus_on)),
     "SLURM_CPUS_ON_NODE": Variable(lambda task: task.job.cpus_on[task.node_id]),
     "SLURM_JOB_PARTITION": Variable(lambda _: "simulation"),
-    "SLURM_JOB_USER": Variable(_user),
+    "SLURM_JOB_USER": Variable(lambda _: _name(pwd.getpwuid, os.getuid())),
     "SLURM_JOB_UID": Variable(lambda _: os.getuid()),
     "SLURM_JOB_GID": Variable(lambda _: os.getgid()),
-    "SLURM_JOB_GROUP": Variable(_group, since="26.05"),
+    "SLURM_JOB_GROUP": Variable(lambda _: _name(grp.getgrgid, os.getgid()), since="26.05"),
     "SLURM_SUBMIT_DIR": Variable(lambda task: task.job.directory),
     "SLURM_SUBMIT_HOST": Variable(lambda _: socket.gethostname()),
     "SLURM_CLUSTER_NAME": Variable(lambda _: "simulation"),
@@ -215,14 +182,14 @@ VARIABLES: dict[str, Variable] = {
     "SLURM_OOM_KILL_STEP": Variable(lambda _: 0, since="24.11"),
     "SLURM_NODE_ALIASES": Variable(lambda _: "(null)", until="22.05"),
     # GPUs, where they were asked for
-    "SLURM_GPUS_ON_NODE": Variable(_gpu_count),
-    "SLURM_GPUS_PER_NODE": Variable(_gpu_count),
-    "SLURM_JOB_GPUS": Variable(_gpu_ids),
-    "SLURM_STEP_GPUS": Variable(_gpu_ids),
-    "CUDA_VISIBLE_DEVICES": Variable(_gpu_ids),
+    "SLURM_GPUS_ON_NODE": Variable(lambda task: task.job.gpus_per_node or None),
+    "SLURM_GPUS_PER_NODE": Variable(lambda task: task.job.gpus_per_node or None),
+    "SLURM_JOB_GPUS": Variable(lambda task: task.job.gpu_ids),
+    "SLURM_STEP_GPUS": Variable(lambda task: task.job.gpu_ids),
+    "CUDA_VISIBLE_DEVICES": Variable(lambda task: task.job.gpu_ids),
 }
 # [/table]
-"""What srun sets. The supervisor adds SLURM_TASK_PID, which is known only after the start."""
+"""What srun sets. The guard of each task adds SLURM_TASK_PID, which is known only after the start."""
 
 INHERITED = re.compile(
     r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC|FLUX|PBS|LSB|JSM)_.*"
@@ -240,7 +207,8 @@ DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=\S*\s*")
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what the tasks inherit: the surrounding environment without any other job, launcher or device count.
 
-    >>> base_environment({"HOME": "/home/ada", "SLURM_PROCID": "3", "XLA_FLAGS": "--xla_a=1 --xla_b=2"})
+    >>> flags = "--xla_a=1 --xla_force_host_platform_device_count=8 --xla_b=2"
+    >>> base_environment({"HOME": "/home/ada", "SLURM_PROCID": "3", "XLA_FLAGS": flags})
     {'HOME': '/home/ada', 'XLA_FLAGS': '--xla_a=1 --xla_b=2'}
     """
     base = {name: value for name, value in environ.items() if not INHERITED.fullmatch(name)}

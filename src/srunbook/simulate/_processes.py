@@ -1,213 +1,252 @@
-"""Start the supervisor, read what the tasks print, and make sure that nothing is left."""
+"""Start each task under its guard, pass on what the tasks print line by line, and wait until all have ended."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import json
 import os
+import re
 import selectors
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from srunbook.simulate._environment import MARKER
-from srunbook.simulate._output import Collector
-from srunbook.simulate._supervisor import KILL_SECONDS, LINUX, PR_SET_CHILD_SUBREAPER, descendants, prctl, send
-
-SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_guard.py"))]
 CHUNK = 65536
-END_SECONDS = 10.0
-"""How long the supervisor may take to kill what is left."""
+
+LONGEST_LINE = 65536
+"""Characters of a line at most; a longer one comes in pieces, so that it takes no memory for all of them."""
+
+PIECE = re.compile(rf"[^\n]{{1,{LONGEST_LINE}}}\n?|\n")
 
 
-@dataclass
-class Ending:
-    """How the tasks ended, as the supervisor told it.
+class Lines:
+    r"""Cut a stream of bytes into lines of text, and long lines into pieces. The last piece of a line ends with \n.
 
-    Args:
-        ended: Events of tasks, in the order in which they ended.
-        timed_out: Whether time was up.
-        done: Whether the supervisor finished its work.
-        left: Processes that could not be killed.
+    >>> lines = Lines()
+    >>> lines.feed(b"one\ntw"), lines.feed(b"o\n"), lines.feed(b"\xc3\xa4"), lines.feed(b"")
+    (['one\n'], ['two\n'], [], ['ä\n'])
     """
 
-    ended: list[dict[str, Any]] = field(default_factory=list)
-    timed_out: bool = False
-    done: bool = False
-    left: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
 
-    def take(self, line: str) -> None:
-        """Take one event of the supervisor: a line of JSON."""
-        event = json.loads(line)
-        kind = event.pop("event")
-        if kind == "ended":
-            self.ended.append(event)
-        self.timed_out = self.timed_out or kind == "timed_out"
-        if kind == "done":
-            self.done = True
-            self.left = event["left"]
+    def feed(self, data: bytes) -> list[str]:
+        """Take bytes, and return the pieces that they complete; no bytes mean that the stream has ended."""
+        text = self._rest + self._decoder.decode(data, final=not data)
+        if text and not data:
+            text += "\n"
+        pieces = PIECE.findall(text)
+        self._rest = pieces.pop() if pieces and not pieces[-1].endswith("\n") else ""
+        return pieces
+
+
+class Collector:
+    """Keep, echo and write to a file what one task prints.
+
+    Args:
+        rank: The task's rank.
+        label: Whether echoed lines begin with the rank.
+        echo: Whether lines are written to this process's streams as they come, each piece of a long one as a line.
+        keep: How many lines are kept, where each piece of a long one counts, or None for all.
+        log: File for the bytes as they come, or None.
+    """
+
+    def __init__(self, rank: int, *, label: bool, echo: bool, keep: int | None, log: IO[bytes] | None) -> None:
+        self._prefix = f"[{rank}] " if label else ""
+        self._echo = echo
+        self._streams = {"stdout": Lines(), "stderr": Lines()}
+        self._pieces: deque[tuple[str, str]] = deque(maxlen=keep)
+        self._log = log
+
+    def take(self, stream: str, data: bytes) -> None:
+        """Take bytes from the stream `stdout` or `stderr` of the task; no bytes mean that the stream has ended.
+
+        Raises:
+            OSError: The log or the echo cannot be written.
+        """
+        if self._log:
+            self._log.write(data)
+        pieces = self._streams[stream].feed(data)
+        self._pieces += [(stream, piece) for piece in pieces]
+        if self._echo and pieces:
+            write(getattr(sys, stream), [self._prefix + piece.removesuffix("\n") for piece in pieces])
+
+    def finish(self) -> None:
+        """End both streams, for a last line without its newline."""
+        for stream in self._streams:
+            self.take(stream, b"")
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The lines that are kept, each with the name of its stream."""
+        lines: list[tuple[str, str]] = []
+        begun: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        for stream, piece in self._pieces:
+            begun[stream].append(piece.removesuffix("\n"))
+            if piece.endswith("\n"):
+                lines.append((stream, "".join(begun[stream])))
+                begun[stream].clear()
+        return tuple(lines)
+
+
+def write(target: IO[str] | None, lines: Iterable[str]) -> None:
+    """Write lines at once, with a replacement for what the target cannot encode. A closed stream is None."""
+    if target is None:
+        return
+    text = "".join(f"{line}\n" for line in lines)
+    encoding = getattr(target, "encoding", None)
+    if encoding:
+        text = text.encode(encoding, "replace").decode(encoding)
+    target.write(text)
+    target.flush()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one task ended.
+
+    Args:
+        rank: The task's rank.
+        status: As wait() returns it.
+        killed: Whether the simulation killed it.
+        seconds: How long after the start of the simulation, in seconds.
+    """
+
+    rank: int
+    status: int
+    killed: bool
+    seconds: float
 
 
 def run_tasks(
-    order: Mapping[str, Any], environs: Sequence[Mapping[str, str]], collectors: Sequence[Collector], mark: str
-) -> Ending:
-    """Run all tasks under a supervisor until the last one has ended or been killed.
+    command: Sequence[str],
+    environs: Sequence[Mapping[str, str]],
+    collectors: Sequence[Collector],
+    *,
+    timeout: float | None,
+    kill_on_bad_exit: bool,
+) -> tuple[list[Ending], bool]:
+    """Run all tasks until the last one has ended or been killed.
+
+    The standard input of each guard is a socket. Closing our end stops the task, and so does our own death.
 
     Args:
-        order: The supervisor's order for all tasks; see `Supervisor`.
-        environs: The variables to set for each task.
+        command: The path of the program, then its arguments, the first of which is its name.
+        environs: The environment of each task.
         collectors: The collector of each task's output.
-        mark: The value of `MARKER` in their environment.
+        timeout: Seconds after which all tasks are killed, or None.
+        kill_on_bad_exit: Whether all tasks are killed when one fails.
 
     Returns:
-        How the tasks ended.
+        How the tasks ended, in that order, and whether time was up.
+
+    Raises:
+        OSError: A log file or the echo could not be written; all tasks were killed.
     """
-    open_standard_streams()
-    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
-        tasks, given = [], []
-        for environ, collector in zip(environs, collectors, strict=True):
-            task: dict[str, Any] = {"environ": dict(environ)}
-            for stream in ("stdout", "stderr"):
-                reading, task[stream] = os.pipe()
-                stack.callback(os.close, reading)
-                os.set_blocking(reading, False)
-                selector.register(reading, selectors.EVENT_READ, (collector, stream))
-                given.append(task[stream])
-            tasks.append(task)
+    guards: list[subprocess.Popen[bytes]] = []
+    lines: list[socket.socket] = []
+    errors: list[BaseException] = []
+    with contextlib.ExitStack() as stack:
+        here, there = (stack.enter_context(end) for end in socket.socketpair())
+        copier = threading.Thread(target=_copy_output, args=(guards, collectors, there, errors))
         try:
-            supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", SUPERVISOR],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, MARKER: mark},
-                pass_fds=given,
-                start_new_session=True,
-            )
+            for environ in environs:
+                ours, theirs = (stack.enter_context(end) for end in socket.socketpair())
+                lines.append(ours)
+                guard = subprocess.Popen(
+                    [*GUARD, os.pathsep.join(map(str, sys.path)), *command],
+                    env=environ,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                guards.append(stack.enter_context(guard))
+                theirs.close()
+            copier.start()
+            endings, timed_out = _await_ends(lines, here, timeout=timeout, kill_on_bad_exit=kill_on_bad_exit)
         finally:
-            for descriptor in given:
-                os.close(descriptor)
-        assert supervisor.stdin  # noqa: S101  # for the type checker: it was asked for above
-        assert supervisor.stdout  # noqa: S101
-        with supervisor.stdout, _ended(supervisor, supervisor.stdin, mark):
-            with contextlib.suppress(BrokenPipeError):
-                supervisor.stdin.write(json.dumps({**order, "tasks": tasks}).encode() + b"\n")
-                supervisor.stdin.flush()
-            return _read_all(supervisor.stdout.fileno(), selector)
+            _stop(lines)
+            for guard in guards:
+                guard.wait()
+            here.close()
+            if copier.ident:  # it was started
+                copier.join()
+    if errors:
+        raise errors[0]
+    return endings, timed_out
 
 
-def open_standard_streams() -> None:
-    """Open descriptors 0 to 2 where they are closed, lest a pipe take their place."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _ended(supervisor: subprocess.Popen[bytes], control: IO[bytes], mark: str) -> Iterator[None]:
-    """End the supervisor and all tasks when the block ends, for whatever reason."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            control.close()
-        try:
-            supervisor.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            supervisor.kill()
-            supervisor.wait()
-        if supervisor.returncode != 0:
-            kill_marked(mark)
-
-
-def _read_all(events: int, selector: selectors.BaseSelector) -> Ending:
-    """Read events and output until the supervisor has ended, and then what is left in the pipes."""
-    ending = Ending()
-    os.set_blocking(events, False)
-    selector.register(events, selectors.EVENT_READ)
-    pending = b""
-    while events in selector.get_map():
-        for key, _ in selector.select():
-            data = _read(key.fd)
-            if data is None:
-                continue
-            if not data:
-                selector.unregister(key.fd)
-            if key.data:
-                collector, stream = key.data
-                collector.take(stream, data)
-            else:
-                *lines, pending = (pending + data).split(b"\n")
-                for line in lines:
-                    ending.take(line.decode())
-    for key in list(selector.get_map().values()):
-        collector, stream = key.data
-        while data := _read(key.fd):
-            collector.take(stream, data)
-    return ending
-
-
-def _read(descriptor: int) -> bytes | None:
-    """Read what has arrived; return no bytes at the end of the stream, None when nothing has arrived."""
-    try:
-        return os.read(descriptor, CHUNK)
-    except BlockingIOError:
-        return None
-
-
-def marked(mark: str) -> list[int]:
-    """Find the processes that carry the mark of a simulation (Linux only; empty elsewhere)."""
-    entry = f"{MARKER}={mark}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+def _stop(lines: Sequence[socket.socket]) -> None:
+    """Have the guards kill their tasks and everything that these have started."""
+    for line in lines:
         with contextlib.suppress(OSError):
-            if entry in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return [pid for pid in found if pid != os.getpid()]
+            line.shutdown(socket.SHUT_WR)
 
 
-def kill_marked(mark: str) -> None:
-    """Kill what the supervisor could not, because it was killed itself."""
-    for _ in range(100):
-        left = marked(mark)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not left:
-            return
+def _await_ends(
+    lines: Sequence[socket.socket], copier: socket.socket, *, timeout: float | None, kill_on_bad_exit: bool
+) -> tuple[list[Ending], bool]:
+    """Wait until all tasks have ended, and stop them when one fails or time is up. Return early if the copier fails."""
+    begun = time.monotonic()
+    endings: list[Ending] = []
+    stopped = timed_out = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(copier, selectors.EVENT_READ)
+        for rank, line in enumerate(lines):
+            selector.register(line, selectors.EVENT_READ, rank)
+        while len(endings) < len(lines):
+            left = None if stopped or timeout is None else begun + timeout - time.monotonic()
+            if left is not None and left <= 0:
+                stopped = timed_out = True
+                _stop(lines)
+            for key, _ in selector.select(None if stopped or left is None else min(left, 3600)):
+                if key.fileobj is copier:
+                    return endings, timed_out
+                selector.unregister(key.fileobj)
+                # A guard that was killed says nothing; its task has died with it.
+                status = int(lines[key.data].recv(64) or signal.SIGKILL)
+                killed = stopped and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+                endings.append(Ending(key.data, status, killed, time.monotonic() - begun))
+                if status and kill_on_bad_exit and not stopped:
+                    stopped = True
+                    _stop(lines)
+    return endings, timed_out
 
 
-@contextlib.contextmanager
-def inherit_orphans() -> Iterator[None]:
-    """Inherit what a killed supervisor leaves behind, and kill it when the block ends (Linux only).
-
-    Every child counts as one of the simulation, so use it only in a process that runs a simulation and nothing else. A
-    process that already has children, started by a shell before it became this program, is left as it is.
-    """
-    if not LINUX or _has_children():
-        yield
-        return
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
+def _copy_output(
+    guards: Sequence[subprocess.Popen[bytes]],
+    collectors: Sequence[Collector],
+    caller: socket.socket,
+    errors: list[BaseException],
+) -> None:
+    """Pass on what the tasks print until the caller closes its socket, and then what is still in the pipes."""
     try:
-        yield
+        with selectors.DefaultSelector() as selector:
+            selector.register(caller, selectors.EVENT_READ)
+            for guard, collector in zip(guards, collectors, strict=True):
+                for name in ("stdout", "stderr"):
+                    selector.register(getattr(guard, name), selectors.EVENT_READ, (collector, name))
+            while ready := [key for key, _ in selector.select() if key.data]:
+                for key in ready:
+                    collector, name = key.data
+                    data = os.read(key.fd, CHUNK)
+                    collector.take(name, data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+        for collector in collectors:
+            collector.finish()
+    except BaseException as error:  # the caller raises it
+        errors.append(error)
     finally:
-        deadline = time.monotonic() + KILL_SECONDS
-        while _has_children() and time.monotonic() < deadline:
-            send(descendants(os.getpid()), signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            time.sleep(0.01)
-        prctl(PR_SET_CHILD_SUBREAPER, 0)
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
+        caller.close()
