@@ -6,7 +6,6 @@ python bench/verify_reading.py --sizes 0 1 16 --repeats 1 --output /tmp/x.json
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -16,12 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).parent / "results" / "verify_reading.json"
 VERIFY = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "verify"]
 START = "rank 0/1 start host=node1 pid=7 backend=gloo job=17\n"
 END = "rank 0/1 end steps=5 params=abababababab\n"
@@ -93,11 +90,7 @@ def measure(folder: Path) -> dict[str, float]:
 
 def main() -> None:
     """Take the samples of each kind and size; the sizes of a kind in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[0, 1, 16, 64, 256, ONCE], help="in MiB")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "verify_reading", sizes=[0, 1, 16, 64, 256, ONCE], repeats=3)
 
     configurations = []
     with tempfile.TemporaryDirectory() as place:
@@ -108,16 +101,8 @@ def main() -> None:
                 samples = [measure(folder) for _ in range(1 if size >= ONCE else options.repeats)]
                 shutil.rmtree(folder)
                 series = {name: [sample[name] for sample in samples] for name in samples[0]}
-                configuration = Configuration(f"{kind}, {size} MiB", {"kind": kind, "size_MiB": size}, series)
-                configurations.append(configuration)
-                print(f"{configuration.name:30}" + "".join(f"  {q} {configuration.median(q):8.2f}" for q in series))
-    measurement = Measurement.taken_now(
-        typed(),
-        configurations,
-        versions={"srunbook": srunbook.__version__},
-        parameters={"repeats": options.repeats, "repeats_of_largest": 1},
-    )
-    write_measurement(options.output, measurement)
+                configurations.append(Configuration(f"{kind}, {size} MiB", {"kind": kind, "size_MiB": size}, series))
+    write(options.output, configurations, parameters={"repeats": options.repeats, "repeats_of_largest": 1})
 
 
 if __name__ == "__main__":

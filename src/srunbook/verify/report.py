@@ -1,4 +1,4 @@
-"""The result of a verification, as text, Markdown and JSON."""
+"""The verdict on a job and the checks behind it, as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -101,18 +101,18 @@ class Report:
 
     def as_check(self) -> Check:
         """Return the first check that decides the verdict, named after the job."""
-        deciding = next((check for check in self.checks if check.verdict is self.verdict), None)
-        if self.verdict is Verdict.PASSED or deciding is None:
-            return Check(self.job or "", self.verdict, self.conclusion)
-        return Check(self.job or "", self.verdict, f"{deciding.name}: {deciding.evidence}", deciding.hint)
+        job, deciding = self.job or "", next(check for check in self.checks if check.verdict is self.verdict)
+        if self.verdict is Verdict.PASSED:
+            return passed(job, self.conclusion)
+        return Check(job, self.verdict, f"{deciding.name}: {deciding.evidence}", deciding.hint)
 
     def text(self) -> str:
         """Return a table for the terminal; the line below a check that did not pass says what to do."""
-        width = max((len(check.name) for check in self.checks), default=0)
+        width = max(len(check.name) for check in self.checks)
         lines = [self._title(), ""]
         for check in self.checks:
-            word = "FAILED" if check.verdict is Verdict.FAILED else check.verdict.value
-            lines.append(f"{word:10}  {printable(check.name):{width}}  {printable(check.evidence)}")
+            verdict = "FAILED" if check.verdict is Verdict.FAILED else check.verdict.value
+            lines.append(f"{verdict:10}  {check.name:{width}}  {printable(check.evidence)}")
             lines += [f"{'':10}  {'':{width}}  next: {printable(check.hint)}"] if check.hint else []
         return "\n".join([*lines, "", self.conclusion, ""])
 
@@ -122,7 +122,7 @@ class Report:
         lines += ["| check | verdict | what was found |", "|---|---|---|"]
         for check in self.checks:
             evidence = f"{check.evidence}; {check.hint}" if check.hint else check.evidence
-            cells = [printable(cell).replace("|", "\\|") for cell in (check.name, check.verdict.value, evidence)]
+            cells = [check.name, check.verdict.value, printable(evidence).replace("|", "\\|")]
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join([*lines, ""])
 
@@ -131,16 +131,12 @@ class Report:
         return json.dumps(self._object(), indent=2) + "\n"
 
     def _object(self) -> dict[str, Any]:
-        checks = [
-            {"name": check.name, "verdict": check.verdict.value, "evidence": check.evidence, "hint": check.hint}
-            for check in self.checks
-        ]
         return {
             "job": self.job,
             "verdict": self.verdict.value,
             "status": self.verdict.status,
             "results": [str(folder) for folder in self.results],
-            "checks": checks,
+            "checks": [{**vars(check), "verdict": check.verdict.value} for check in self.checks],
             "parts": [part._object() for part in self.parts],
         }
 
