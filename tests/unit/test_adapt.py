@@ -1,20 +1,19 @@
-"""Adapted scripts: what changes, what stays, what is refused; scripts of this repository, of others, and drawn ones."""
+"""Adapted scripts: what changes, what stays, what is refused, and the command `srunbook adapt`."""
 
 from __future__ import annotations
 
 import difflib
-import random
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.drawn_scripts import drawn_scripts
+from click.testing import CliRunner, Result
 from support.generated_jobs import Capacity, Chance
 
 from srunbook import adapt, generate
 from srunbook.adapt import Adapted, Site
+from srunbook.cli import main
 from srunbook.generate import JobError, Layer
 from srunbook.script import ScriptError
 
@@ -66,62 +65,64 @@ def refused(text: str, **values: Any) -> ScriptError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("#SBATCH --partition=gpu", "#SBATCH --partition=batch"),
-        ("#SBATCH -p gpu  # EDIT: yours", "#SBATCH -p batch  # EDIT: yours"),
-        ("#SBATCH -p gpu    # EDIT: yours", "#SBATCH -p batch  # EDIT: yours"),
-        ("#SBATCH --partition gpu -N 2", "#SBATCH --partition batch -N 2"),
-        ('#SBATCH --partition="gpu"', "#SBATCH --partition=batch"),
-        ("#SBATCH -N 2", "#SBATCH -N 2\n#SBATCH --partition=batch"),
-        ("#SBATCH -p a\n#SBATCH -p b", "#SBATCH -p a\n#SBATCH -p batch"),
-        ("#SBATCH -p batch", "#SBATCH -p batch"),
-        ("srun x", "#SBATCH --partition=batch\nsrun x"),
-        ("srun x\n#SBATCH -p gpu", "#SBATCH --partition=batch\nsrun x\n#SBATCH -p gpu"),
-    ],
-)
-def test_a_directive_is_set_or_replaced(before, after):
-    """The one that counts changes, in the form that it has, or one is added after the last."""
-    assert line(before, partition="batch") == after
+PARTITION, INTERFACE, IMAGE = {"partition": "batch"}, {"network_interface": "ib0"}, {"container_image": "$S/b.sif"}
+BOTH = f"export {NCCL}=ib0\nexport {GLOO}=ib0"
 
 
-def test_null_takes_a_directive_away():
-    """A field that is null is one that the site does not want; a field that is missing changes nothing."""
-    text = "#SBATCH -p gpu\n#SBATCH --constraint=a100  # EDIT: or delete it\n#SBATCH --account=x\nsrun x"
+def gpus(number: int | str) -> dict[str, Any]:
+    """Return a site with so many GPUs on a node."""
+    return {"gpus_per_node": number, "platform": "gpu"}
 
-    assert line(text, partition="batch", constraint=None) == "#SBATCH -p batch\n#SBATCH --account=x\nsrun x"
+
+def modules(*names: str) -> dict[str, Any]:
+    """Return a site with these modules."""
+    return {"modules_to_load": list(names)}
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "expected"),
+    ("values", "before", "after"),
     [
-        ("--gpus-per-node=2", 4, "--gpus-per-node=4"),
-        ("--gpus-per-node=2", "a100:4", "--gres=gpu:a100:4"),
-        ("--gres=gpu:v100:2", 4, "--gpus-per-node=4"),
-        ("--gres=gpu:2", "a100:4", "--gres=gpu:a100:4"),
-        ("--gres=gpu:v100", "a100:4", "--gres=gpu:a100:1"),
-        ("--gres gpu", 4, "--gpus-per-node=1"),
-        ("--gres=gpu:8,nvme:100", "a100:4", "--gres=gpu:a100:4,nvme:100"),
-        ("--gres=nvme:100", "a100:4", "--gres=nvme:100"),
-        ("--gpus-per-node=v100:1", "a100:4", "--gres=gpu:a100:1"),
-        ("--gpus-per-node=0", 4, "--gpus-per-node=0"),
-        ("--gpus-per-task=v100:1", "a100:4", "--gpus-per-task=a100:1"),
-        ("-G v100:8 -N 2", 4, "-G 8 -N 2"),
+        # The directive that counts changes, in the form that it has, or one is added after the last.
+        (PARTITION, "#SBATCH --partition=gpu", "#SBATCH --partition=batch"),
+        (PARTITION, "#SBATCH -p gpu  # EDIT: yours", "#SBATCH -p batch  # EDIT: yours"),
+        (PARTITION, "#SBATCH --partition gpu -N 2", "#SBATCH --partition batch -N 2"),
+        (PARTITION, "#SBATCH -N 2", "#SBATCH -N 2\n#SBATCH --partition=batch"),
+        (PARTITION, "#SBATCH -p a\n#SBATCH -p b", "#SBATCH -p a\n#SBATCH -p batch"),
+        (PARTITION, "srun x\n#SBATCH -p gpu", "#SBATCH --partition=batch\nsrun x\n#SBATCH -p gpu"),
+        ({"constraint": None}, "#SBATCH --constraint=a100  # EDIT: or delete it\nsrun x", "srun x"),
+        # GPUs are asked for as the site wants; one GPU stays one, and more become all of a node.
+        (gpus(4), "#SBATCH --gpus-per-node=2", "#SBATCH --gpus-per-node=4"),
+        (gpus("a100:4"), "#SBATCH --gpus-per-node=2", "#SBATCH --gres=gpu:a100:4"),
+        (gpus(4), "#SBATCH --gres=gpu:v100:2", "#SBATCH --gpus-per-node=4"),
+        (gpus(4), "#SBATCH --gres gpu", "#SBATCH --gpus-per-node=1"),
+        (gpus("a100:4"), "#SBATCH --gres=gpu:8,nvme:100", "#SBATCH --gres=gpu:a100:4,nvme:100"),
+        (gpus("a100:4"), "#SBATCH --gpus-per-task=v100:1", "#SBATCH --gpus-per-task=a100:1"),
+        (gpus(4), "#SBATCH -G v100:8 -N 2", "#SBATCH -G 8 -N 2"),
+        # The variables that a script names get the site's interface, or else both do.
+        (INTERFACE, "set -e\npwd", f"set -e\n{BOTH}\npwd"),
+        (INTERFACE, "module load a\npwd", f"module load a\n{BOTH}\npwd"),
+        (INTERFACE, f"export {NCCL}=^docker,lo  # EDIT\npwd", f"export {NCCL}=ib0         # EDIT\npwd"),
+        (INTERFACE, f'export {GLOO}="eth0" A=b\npwd', f"export {GLOO}=ib0 A=b\npwd"),
+        (INTERFACE, f"# {GLOO} helps\npwd", f"# {GLOO} helps\nexport {GLOO}=ib0\npwd"),
+        # Modules are those of the site; the commands keep their places and comments.
+        (modules("b/2"), "module load a/1  # EDIT", "module load b/2  # EDIT"),
+        (modules("x", "y"), "module load a\nmodule load b\nmodule load c", "module load x\nmodule load y"),
+        (modules("x"), "module load a \\\n  b  # EDIT\nmodule load \\\n  c  # EDIT\npwd", "module load x  # EDIT\npwd"),
+        (modules("x", "y", "z"), "module load a\nmodule load b", "module load x\nmodule load y z"),
+        (modules("x"), "module purge && module load a b", "module purge && module load x"),
+        (modules("x"), "ml purge\nml a b", "ml purge\nml x"),
+        (modules(), "module load a  # EDIT\npwd", "pwd"),
+        (modules("x"), "module use /x\npwd", "module load x\nmodule use /x\npwd"),
+        # The image of each container is the site's, where it is named.
+        (IMAGE, "singularity run --nv a.sif python x", 'singularity run --nv "$S/b.sif" python x'),
+        (IMAGE, "srun apptainer exec -B /x --nv a.sif x", 'srun apptainer exec -B /x --nv "$S/b.sif" x'),
+        (IMAGE, 'I=a.sif # EDIT\nsingularity run "$I" x', 'I="$S/b.sif" # EDIT\nsingularity run "$I" x'),
+        (IMAGE, "singularity pull a.sif\nsingularity run a.sif", 'singularity pull a.sif\nsingularity run "$S/b.sif"'),
     ],
 )
-def test_gpus_are_asked_for_as_the_site_wants(asked, gpus, expected):
-    """The form and the type are the site's; one GPU stays one, and more become all of a node."""
-    assert line(f"#SBATCH {asked}", gpus_per_node=gpus, platform="gpu") == f"#SBATCH {expected}"
-
-
-def test_directives_of_other_languages():
-    """A job script in Python or csh has directives like any other."""
-    for first in ("#!/usr/bin/env python3", "#!/bin/tcsh"):
-        made = adapted("#SBATCH -p gpu\nprint('x')\n", first, partition="batch")
-        assert made.data.decode() == f"{first}\n#SBATCH -p batch\nprint('x')\n"
-    for first in ("#!/bin/sh", "#!/bin/bash -l", "#! /usr/bin/env bash", "#!/usr/bin/zsh"):
-        assert adapted("module load a\n", first, modules_to_load=["b"]).data.endswith(b"load b\n")
+def test_a_line_is_fitted(values, before, after):
+    """Each line that says something about the site changes, in the form that it has."""
+    assert line(before, **values) == after
 
 
 def test_tasks_follow_gpus():
@@ -131,26 +132,15 @@ def test_tasks_follow_gpus():
 
     assert line(text.format(2), **here) == "#SBATCH --gpus-per-node=4\n#SBATCH --ntasks-per-node=4\n#SBATCH -c 8"
     assert line(text.format(1), **here) == "#SBATCH --gpus-per-node=4\n#SBATCH --ntasks-per-node=1\n#SBATCH -c 32"
+    assert line("#SBATCH --cpus-per-gpu=2 -G 4", **here) == "#SBATCH --cpus-per-gpu=8 -G 4"
     total = "#SBATCH -N 3\n#SBATCH --gpus-per-node=2\n#SBATCH -n 6\n#SBATCH -c 3"
     assert line(total, **here).splitlines()[1:] == ["#SBATCH --gpus-per-node=4", "#SBATCH -n 12", "#SBATCH -c 8"]
-
-
-def test_a_part_of_the_node_has_its_part_of_the_cpus():
-    """A job with one GPU of four takes a quarter of the CPUs; a job without GPUs takes all for its tasks."""
-    here = {"gpus_per_node": 4, "cpus_per_node": 72, "platform": "gpu"}
-
-    assert line("#SBATCH --gpus-per-node=1 -c 4", **here) == "#SBATCH --gpus-per-node=1 -c 18"
-    assert line("#SBATCH -c 4 --ntasks-per-node=8", **here) == "#SBATCH -c 9 --ntasks-per-node=8"
-    assert line("#SBATCH --cpus-per-gpu=2 -G 4", **here) == "#SBATCH --cpus-per-gpu=18 -G 4"
-    assert line("#SBATCH --gpus-per-node=4", **here) == "#SBATCH --gpus-per-node=4\n#SBATCH --cpus-per-task=72"
-    assert line("#SBATCH -n 7 -N 2-4 -c 2", **here) == "#SBATCH -n 7 -N 2-4 -c 2"
 
 
 @pytest.mark.parametrize(
     "body",
     [
         "srun torchrun --nproc_per_node=2 x.py",
-        "srun torchrun --nproc-per-node 2 x.py",
         "NPROC=2\nsrun torchrun --nproc_per_node=$NPROC x.py",
         'export NPROC="2"  # of a node\nARGS=(\n  --nproc-per-node "${NPROC}"\n)\nsrun torchrun "${ARGS[@]}" x.py',
         "deepspeed --num_gpus 2 x.py",
@@ -173,21 +163,13 @@ CONDA = 'source "$HOME/conda/bin/activate" mine'
     ("before", "venv", "conda"),
     [
         ("source ~/x/bin/activate  # EDIT", f"{VENV}  # EDIT", f"{CONDA}  # EDIT"),
-        (". /x/bin/activate; echo", f"{VENV}; echo", f"{CONDA}; echo"),
         ("conda activate x", VENV, CONDA),
-        ("source activate x", VENV, CONDA),
         ("source /c/etc/profile.d/conda.sh\nconda activate x\npwd", f"{VENV}\npwd", f"{CONDA}\npwd"),
         ('eval "$(conda shell.bash hook)"\nmamba activate x', VENV, CONDA),
-        ('source "/c/bin/activate" x # y', f"{VENV} # y", f"{CONDA} # y"),
         (
             'VENV=/x  # EDIT\nexport PATH="$VENV/bin:$PATH"',
             'VENV="$HOME/my-env"  # EDIT\nexport PATH="$VENV/bin:$PATH"',
             'VENV="$HOME/conda/envs/mine"  # EDIT\nexport PATH="$VENV/bin:$PATH"',
-        ),
-        (
-            'E=/x\nsource "$E/bin/activate"',
-            'E="$HOME/my-env"\nsource "$E/bin/activate"',
-            f'E="$HOME/conda/envs/mine"\n{CONDA}',
         ),
     ],
 )
@@ -202,7 +184,6 @@ def test_python_comes_from_the_environment_of_the_site(before, venv, conda):
     [
         "{}CUDA=/x\nPATH=$CUDA/bin:$PATH",
         "set -e\nmodule load a\n{}\npython x",
-        "set -e\n\n{}if x; then\n  y\nfi",
         "# nothing\n{}",
     ],
 )
@@ -216,74 +197,9 @@ def test_an_environment_is_added(after):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("set -e\npwd", f"set -e\nexport {NCCL}=ib0\nexport {GLOO}=ib0\npwd"),
-        ("module load a\npwd", f"module load a\nexport {NCCL}=ib0\nexport {GLOO}=ib0\npwd"),
-        (f"export {NCCL}=^docker,lo  # EDIT\npwd", f"export {NCCL}=ib0         # EDIT\npwd"),
-        (f'export {GLOO}="eth0" A=b\npwd', f"export {GLOO}=ib0 A=b\npwd"),
-        (f"export {GLOO}='ib0'\npwd", f"export {GLOO}='ib0'\npwd"),
-        (f"{NCCL}=$X\n{GLOO}=y\npwd", f"{NCCL}=ib0\n{GLOO}=ib0\npwd"),
-        (f"# {GLOO} helps\npwd", f"# {GLOO} helps\nexport {GLOO}=ib0\npwd"),
-    ],
-)
-def test_interfaces(before, after):
-    """The variables that a script names get the site's interface, or else both do; an empty field changes nothing."""
-    assert line(before, network_interface="ib0") == after
-    assert line(before, network_interface=None) == before
-
-
-@pytest.mark.parametrize(
-    ("before", "wanted", "after"),
-    [
-        ("module load a/1  # EDIT", ["b/2"], "module load b/2  # EDIT"),
-        ("module load a/1  # EDIT", ["b/2", "c"], "module load b/2 c  # EDIT"),
-        ("module load a\nmodule load b\nmodule load c", ["x", "y"], "module load x\nmodule load y"),
-        ("module load a \\\n  b  # EDIT\nmodule load \\\n  c  # EDIT\npwd", ["x"], "module load x  # EDIT\npwd"),
-        ("module load a\nmodule load b", ["x", "y", "z"], "module load x\nmodule load y z"),
-        ("module purge && module load a b", ["x"], "module purge && module load x"),
-        ("ml purge\nml a b", ["x"], "ml purge\nml x"),
-        ("ml load a", ["x"], "ml load x"),
-        ("module -s load a", ["x"], "module -s load x"),
-        ("module load a  # EDIT\npwd", [], "pwd"),
-        ("module use /x\npwd", ["x"], "module load x\nmodule use /x\npwd"),
-        ("module load x\nmodule load y", ["x", "y"], "module load x\nmodule load y"),
-        ('module load "$M"', ["x"], "module load x"),
-    ],
-)
-def test_modules(before, wanted, after):
-    """Modules are those of the site; the commands keep their places and comments."""
-    assert line(before, modules_to_load=wanted) == after
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("singularity run --nv a.sif python x", 'singularity run --nv "$S/b.sif" python x'),
-        (
-            "srun -n 2 apptainer exec -B /x --nv a.sif python x",
-            'srun -n 2 apptainer exec -B /x --nv "$S/b.sif" python x',
-        ),
-        (
-            'IMAGE=a.sif # EDIT\nsrun singularity run "$IMAGE" x',
-            'IMAGE="$S/b.sif" # EDIT\nsrun singularity run "$IMAGE" x',
-        ),
-        ('singularity run "$FROM_A_MODULE" x', 'singularity run "$S/b.sif" x'),
-        ("singularity --quiet run $I x", 'singularity --quiet run "$S/b.sif" x'),
-        ("singularity pull a.sif\nsingularity run a.sif", 'singularity pull a.sif\nsingularity run "$S/b.sif"'),
-    ],
-)
-def test_images(before, after):
-    """The image of each container is the site's, where it is named."""
-    assert line(before, container_image="$S/b.sif") == after
-
-
-@pytest.mark.parametrize(
     ("text", "values", "number", "said"),
     [
         ("#SBATCH --gres=gpu:2\n#SBATCH -G 4", {"gpus_per_node": 4}, 2, "line 3"),
-        ("#SBATCH --gres=gpu:2(S:0)", {"gpus_per_node": 4}, 2, "not understood"),
-        ("#SBATCH --gpus-per-node=a:1,b:1", {"gpus_per_node": 4}, 2, "not understood"),
         ("#SBATCH --tres-per-task=gres/gpu:1", {"gpus_per_node": 4}, 2, "not understood"),
         ("#SBATCH -N 2 -G 16", {"gpus_per_node": 4}, 2, "asks for 8 GPUs of a node, and the configuration has 4"),
         (
@@ -294,21 +210,14 @@ def test_images(before, after):
         ),
         ("#PBS -q x\nsrun x", {"partition": "p"}, 2, "another batch system"),
         ("#SBATCH -N 2\n\nif true; then\n  source ~/a/bin/activate\nfi", {"virtual_environment": "/x"}, 5, "condition"),
-        ("source ~/a/bin/activate\nconda activate b", {"virtual_environment": "/x"}, 2, "line 3"),
-        ("f() {\n  module load a\n}", {"modules_to_load": ["x"]}, 3, "condition"),
         ("module load a; module load b", {"modules_to_load": ["x"]}, 2, "its line with others"),
-        (f"if x; then\n  {NCCL}=y\nfi", {"network_interface": "ib0"}, 3, "condition"),
         (f"{GLOO}=a\n{GLOO}=b", {"network_interface": "ib0"}, 2, "line 3"),
         ("srun python x", {"container_image": "a.sif"}, 2, "without one"),
         ("pwd\nsrun singularity run a.sif x", {"virtual_environment": "/x"}, 3, "--set virtual_environment="),
         ('singularity run "${ARGS[@]}" x', {"container_image": "a.sif"}, 2, "not understood"),
-        ("singularity exec $nv b.sif x", {"container_image": "a.sif"}, 2, "not understood"),
-        ("singularity exec $nv --bind x b.sif x", {"container_image": "a.sif"}, 2, "not understood"),
         ("srun --container-image=x y", {"container_image": "a.sif"}, 2, "--container-image"),
-        ("I=a\nI=b\nsingularity run $I", {"container_image": "a.sif"}, 2, "line 3"),
         ("if true; then\necho", {"modules_to_load": ["x"]}, 2, "not understood"),
         ("", {"modules_to_load": ["x"], "first": "#!/usr/bin/env python3"}, 1, "not a script for bash"),
-        ("", {"virtual_environment": "/x", "first": "#!/bin/tcsh"}, 1, "not a script for bash"),
     ],
 )
 def test_what_is_not_understood_is_refused(text, values, number, said):
@@ -327,15 +236,6 @@ def test_what_is_left_for_a_person_is_said():
     assert [number for number, _ in made.notes] == [1, 1, 2, 4]
     assert made.notes[-1][1] == "srun asks for --gres=gpu:1 -n 4 itself"
     assert made.data.count(b"\r\n") == made.data.count(b"\n") - 1
-
-
-def test_conda_and_unset_variables():
-    """A script that stops at unset variables may stop in those of conda: that is said where conda is new."""
-    text = "set -euo pipefail\nsource ~/x/bin/activate\n"
-    made = adapted(text, conda_environment="~/conda/envs/mine")
-
-    assert [number for number, said in made.notes if "unbound" in said] == [2]
-    assert adapt.adapt(made.data, site(conda_environment="~/conda/envs/mine")).notes == ()
 
 
 EXPECTED = {
@@ -396,9 +296,8 @@ def test_scripts_of_others(path):
     environment = environment if path.name == "container.job" else {"virtual_environment": "~/my-env"}
     here = {name: HERE[name] for name in ("partition", "platform", "gpus_per_node", "cpus_per_node")}
     made = adapt.adapt(data, site(**here, **environment))
-    lines = list(difflib.unified_diff(data.decode().splitlines(), made.data.decode().splitlines(), n=0, lineterm=""))[
-        2:
-    ]
+    texts = data.decode().splitlines(), made.data.decode().splitlines()
+    _, _, *lines = difflib.unified_diff(*texts, n=0, lineterm="")
 
     assert "".join(f"{text}\n" for text in lines if not text.startswith("@@")) == EXPECTED[path.name]
     assert adapt.adapt(made.data, site(**here, **environment)).data == made.data
@@ -417,23 +316,14 @@ def test_published_scripts(path, kind):
     made = adapt.adapt(path.read_bytes(), there)
 
     assert adapt.adapt(made.data, there).data == made.data
-    text = made.data.decode()
-    assert "#SBATCH --partition=batch" in text
-    assert ("gpu:a100:" in text) == ("gpus-per-node" in path.read_text() or "gres" in path.read_text())
-    changed = {change.line for change in made.changes}
-    matcher = difflib.SequenceMatcher(None, path.read_text().splitlines(), text.splitlines(), autojunk=False)
-    gone = [
-        range(first + 1, last + 1) for tag, first, last, _, _ in matcher.get_opcodes() if tag in ("replace", "delete")
-    ]
-    assert {number for numbers in gone for number in numbers} <= changed
+    assert b"#SBATCH --partition=batch" in made.data
 
 
-@pytest.mark.parametrize("count", [pytest.param(150), pytest.param(10_000, marks=pytest.mark.full)])
-def test_what_generate_made_stays(count):
+def test_what_generate_made_stays():
     """A script that was made from a configuration is left alone by the same configuration."""
     chance = Chance(Capacity(wrong=0), 20261123)
     seen = 0
-    for _ in range(count):
+    for _ in range(150):
         values = chance.configuration()
         values.pop("gpu_option", None)  # adapt has a rule of its own
         layer = Layer("here", values)
@@ -444,59 +334,7 @@ def test_what_generate_made_stays(count):
         there = adapt.site(layer)
         assert adapt.adapt(text.encode(), there).data.decode() == text
         seen += 1
-    assert seen > count // 2
-
-
-def test_quoted_text_is_no_use_of_a_variable():
-    """What is in single quotes or in a comment is not expanded, so a variable of that name is no environment."""
-    text = 'b=x  # $b/bin/python\nVENV="$HOME"/\'a$b/bin/python\'\nexport PATH="$VENV/bin:$PATH"'
-
-    assert line(text, virtual_environment="/y") == text.replace("\"$HOME\"/'a$b/bin/python'", '"/y"')
-
-
-def drawn_site(chance: Chance) -> Site:
-    """Draw a site, as a file would have it."""
-    drawn = chance.configuration()
-    for name in ("script", "framework", "profile", "arguments", "processes_per_node", "devices_per_process"):
-        drawn.pop(name, None)
-    return adapt.site(Layer("here", drawn))
-
-
-@pytest.mark.parametrize("count", [pytest.param(300), pytest.param(10_000, marks=pytest.mark.full)])
-def test_twice_is_once(count):
-    """Adapting a script twice is adapting it once, for drawn sites and for scripts of every origin."""
-    chance, seen = Chance(Capacity(wrong=0), 20261124), 0
-    scripts = [*(path.read_bytes() for path in (*PUBLISHED, *FOREIGN)), *drawn_scripts(60, odd=0)]
-    for _ in range(count):
-        try:
-            there = drawn_site(chance)
-            data = chance.random.choice(scripts)
-            once = adapt.adapt(data, there).data
-        except (JobError, ScriptError):
-            continue
-        assert adapt.adapt(once, there).data == once, data.decode()
-        seen += 1
-    assert seen > count // 4
-
-
-@given(st.randoms(use_true_random=False))
-def test_bytes_that_are_no_text_stay(chance: random.Random):
-    """Bytes that are not UTF-8, in comments and texts, are there afterwards as they were."""
-    odd = bytes(chance.choices([0x80, 0xFF, 0xE9, 0xA0], k=3))
-    data = (
-        b"#!/bin/bash\n# "
-        + odd
-        + b"\n#SBATCH -p gpu  # "
-        + odd
-        + b"\nmodule load a # "
-        + odd
-        + b"\necho '"
-        + odd
-        + b"'"
-    )
-    made = adapt.adapt(data, site(partition="batch", modules_to_load=["b"])).data
-
-    assert made == data.replace(b"-p gpu  #", b"-p batch  #").replace(b"load a", b"load b")
+    assert seen > 75
 
 
 def test_a_site_is_judged_as_a_whole_configuration():
@@ -513,3 +351,110 @@ def test_a_site_is_judged_as_a_whole_configuration():
         assert str(here.value) == str(there.value)
     assert site(profile="small").values == {}
     assert site(cluster="raven").values == {"gpus_per_node": "a100:4", "cpus_per_node": 72}
+
+
+SCRIPT = b"#!/bin/bash\n#SBATCH --partition=gpu  # EDIT: yours\n#SBATCH --time=10  # EDIT\nsrun x\n"
+ADAPTED = SCRIPT.replace(b"=gpu  #", b"=batch  #")
+CONFIG = "# mine\npartition: batch\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Make a folder with a script and a configuration, and go there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sbatch").write_bytes(SCRIPT)
+    (tmp_path / "my.yaml").write_text(CONFIG, encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments: str, given: bytes | None = None) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(main, ["adapt", *arguments], input=given)
+
+
+def test_standard_output_carries_the_script_alone(here):
+    """Standard error says what was changed, because of which line, and what is left."""
+    done = run("job.sbatch", "--config", "my.yaml")
+
+    assert (done.exit_code, done.stdout_bytes) == (0, ADAPTED)
+    assert done.stderr.splitlines() == [
+        "srunbook adapt: job.sbatch:2: --partition=gpu becomes --partition=batch [partition: my.yaml:2]",
+        "srunbook adapt: job.sbatch:3: left as it is: marked EDIT, and the configuration does not name it",
+    ]
+    assert (here / "job.sbatch").read_bytes() == SCRIPT
+
+
+def test_standard_input(here):
+    """A script may come from a pipe; bytes that are no text come out as they went in."""
+    done = run("-", "--set", "partition=batch", given=SCRIPT + b"# \xff\r\n\xe9")
+
+    assert (done.exit_code, done.stdout_bytes) == (0, ADAPTED + b"# \xff\r\n\xe9")
+
+
+def test_diff(here):
+    """A unified diff is the product, and patch takes it."""
+    (here / "job.sbatch").write_bytes(SCRIPT.rstrip(b"\n"))
+    done = run("job.sbatch", "--config", "my.yaml", "--diff")
+
+    assert done.stdout.splitlines()[:6] == [
+        "--- job.sbatch",
+        "+++ job.sbatch",
+        "@@ -1,3 +1,3 @@",
+        " #!/bin/bash",
+        "-#SBATCH --partition=gpu  # EDIT: yours",
+        "+#SBATCH --partition=batch  # EDIT: yours",
+    ]
+    assert (here / "job.sbatch").read_bytes() == SCRIPT.rstrip(b"\n")
+
+
+def test_in_place_keeps_the_mode_and_a_link(here):
+    """The file that a link leads to is written, its mode bits stay, and nothing else lies there afterwards."""
+    path = here / "job.sbatch"
+    path.chmod(0o750)
+    (here / "link").symlink_to("job.sbatch")
+    done = run("link", "--config", "my.yaml", "--in-place")
+
+    assert (done.exit_code, done.stdout_bytes) == (0, b"")
+    assert path.read_bytes() == ADAPTED
+    assert stat.S_IMODE(path.stat().st_mode) == 0o750
+    assert (here / "link").is_symlink()
+    assert sorted(path.name for path in here.iterdir()) == ["job.sbatch", "link", "my.yaml"]
+
+
+def test_in_place_is_whole_or_not_at_all(here, monkeypatch):
+    """Where the disk is full, the file is as it was, and the status is 1."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    done = run("job.sbatch", "--config", "my.yaml", "--in-place")
+
+    assert done.exit_code == 1
+    assert "No space left on device; the file is as it was" in done.stderr
+    assert (here / "job.sbatch").read_bytes() == SCRIPT
+    assert sorted(path.name for path in here.iterdir()) == ["job.sbatch", "my.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("job.sbatch",), 2, "nothing says what to adapt to"),
+        (("missing", "--config", "my.yaml"), 2, "missing: No such file or directory"),
+        (("job.sbatch", "--config", "none.yaml"), 2, "none.yaml"),
+        (("job.sbatch", "--cluster", "nowhere"), 2, "'nowhere'"),
+        (("job.sbatch", "--set", "partition=a b"), 2, "partition is 'a b'"),
+        (("job.sbatch", "--set", "partitions=a"), 2, "did you mean partition"),
+        (("-", "--config", "my.yaml", "--in-place"), 2, "standard input"),
+        (("job.sbatch", "--config", "my.yaml", "--in-place", "--diff"), 2, "--diff"),
+        (("wrong.sbatch", "--config", "my.yaml"), 3, "wrong.sbatch:3: a quote ' is not closed"),
+    ],
+)
+def test_what_is_refused(here, arguments, status, said):
+    """The message says what was found, the status tells a wrong option from a script that is not understood."""
+    wrong = SCRIPT + b"#SBATCH\n"
+    (here / "wrong.sbatch").write_bytes(wrong.replace(b"--time=10", b"--time='10"))
+    done = run(*arguments)
+
+    assert (done.exit_code, done.stdout_bytes, said in done.stderr) == (status, b"", True), done.stderr
+    assert (here / "job.sbatch").read_bytes() == SCRIPT

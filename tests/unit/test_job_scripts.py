@@ -1,4 +1,4 @@
-"""What all published job scripts do on a site that is not like ours, with stand-ins for Slurm's commands."""
+"""The published job scripts: on a site that is not like ours, and one script with four environments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import time
+from difflib import ndiff
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,9 @@ class Site:
             "SLURM_NTASKS": "2",
             "SLURM_NTASKS_PER_NODE": "2",
         }
-        command = ["bash", script]
-        return subprocess.run(command, cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["bash", script], cwd=self.folder, env=environ, capture_output=True, text=True, check=False
+        )
 
     @property
     def sruns(self) -> list[str]:
@@ -147,3 +149,55 @@ def test_every_rank_has_a_thread(site: Site) -> None:
             assert site.run(script).returncode == 0
 
     assert set(site.sruns) == {"1"}
+
+
+VENV = {"torchrun/ddp": "torch-env", "jax_multinode/data_parallel": "jax-env"}
+PYTHON = 'python "${@:-data_parallel.py}"'
+VARIANTS = {
+    "torchrun/ddp_conda": ("torchrun/ddp", ['source "$HOME/miniforge3/bin/activate" torch-env'], []),
+    "torchrun/ddp_modules": ("torchrun/ddp", ["module purge", "module load pytorch/2.13"], []),
+    "jax_multinode/data_parallel_container": (
+        "jax_multinode/data_parallel",
+        ["module load dl jax/23.10-sif", 'image="$JAX_IMAGE"', "export PYTHONNOUSERSITE=1"],
+        [PYTHON, f'singularity run --nv "$image" {PYTHON}'],
+    ),
+}
+"""Each variant with the script it changes, the lines it has before srun, and the words that it changes after it."""
+
+
+def script(name: str) -> Path:
+    return ROOT / "slurm" / f"{name}.sbatch"
+
+
+def commands(text: str) -> list[str]:
+    """Return the directives and commands of a job script; what follows two spaces and a # is a comment."""
+    lines = [line for line in text.splitlines() if line.startswith("#SBATCH") or not line.startswith("#")]
+    return [line if line.startswith("#SBATCH") else line.partition("  #")[0].strip() for line in lines]
+
+
+def changed(earlier: str, later: str) -> tuple[list[str], list[str]]:
+    """Return the commands that only the earlier script has, and those that only the later one has."""
+    lines = [line for line in ndiff(commands(earlier), commands(later)) if line[:2] in ("- ", "+ ")]
+    return tuple([line[2:] for line in lines if line.startswith(sign)] for sign in "-+")  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_scripts_differ_in_their_environment_alone(name):
+    """A variant has other lines before srun, and a container other words after it, as the page says."""
+    base, before, after = VARIANTS[name]
+    removed, added = changed(script(base).read_text(encoding="utf-8"), script(name).read_text(encoding="utf-8"))
+
+    assert removed == [f'source "$HOME/{VENV[base]}/bin/activate"', *after[:1]]
+    assert added == [*before, *after[1:]]
+
+
+def test_the_table_of_the_page_has_the_lines_of_the_scripts():
+    """What the page says to write is what the scripts have."""
+    page = (ROOT / "docs" / "start" / "environments.md").read_text(encoding="utf-8")
+    rows = page.partition("| Before `srun` |")[2].partition("\n\n")[0].splitlines()[2:]
+    told = [re.findall(r"`([^`]+?)(?: ?\.\.\.)?`", row) for row in rows]
+    texts = [script(name).read_text(encoding="utf-8") for name in ("torchrun/ddp", *VARIANTS)]
+
+    assert len(told) == len(texts)
+    for words, text in zip(told, texts, strict=True):
+        assert [word for word in words if word not in text and word != "python"] == []

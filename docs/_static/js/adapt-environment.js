@@ -1,4 +1,4 @@
-/** The lines of the environment: `srunbook.adapt._modules`, `_python` and `_container`. */
+/** The lines of the environment: `srunbook.adapt.environment`. */
 import { variable } from "./adapt-gpus.js";
 import { addLine, commandText, loadedWords, removeLine, requirePlain } from "./adapt-lines.js";
 import { condaActivation, quote, quotePlace } from "./quoting.js";

@@ -1,4 +1,4 @@
-/** How GPUs are asked for, how many of a node, and what depends on that number: `srunbook.adapt._gpus`. */
+/** How GPUs are asked for, how many of a node, and what depends on that number: `srunbook.adapt.directives`. */
 
 /** @typedef {import("./adapt-plan.js").Plan} Plan */
 

@@ -1,4 +1,4 @@
-/** Which network interface the programs of a script use between the nodes: `srunbook.adapt._interfaces`. */
+/** Which network interface the programs of a script use between the nodes: `srunbook.adapt.environment`. */
 import { addLine, requirePlain } from "./adapt-lines.js";
 
 const FIELD = "network_interface";

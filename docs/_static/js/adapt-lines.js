@@ -1,4 +1,4 @@
-/** Add and remove whole lines of the shell, and refuse what runs only under a condition: `srunbook.adapt._lines`. */
+/** Add and remove whole lines of the shell, and refuse what runs only under a condition: `srunbook.adapt.environment`. */
 
 /**
  * @typedef {import("./adapt-plan.js").Plan} Plan

@@ -1,4 +1,4 @@
-/** What is to be changed in a script, and why: `srunbook.adapt._plan`. */
+/** What is to be changed in a script, and why: `srunbook.adapt.plan`. */
 import { Refusal, addDirective, directive, remove, setValue } from "./adapt-script.js";
 
 /** Changes to a script, collected one by one. */

@@ -1,4 +1,4 @@
-/* Decide which finding is the cause, and which ones follow from it. What `srunbook.explain._diagnosis` does. */
+/* Decide which finding is the cause, and which ones follow from it. What `srunbook.explain.report` does. */
 "use strict";
 
 /**

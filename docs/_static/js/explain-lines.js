@@ -1,5 +1,5 @@
 /* One line: what stands before its message, when it was printed, how loudly it speaks of trouble, which task it ends.
-   What `srunbook.explain._labels`, `._trouble` and `._ended` do. */
+   What `srunbook.explain.scan` does. */
 "use strict";
 
 ((explain) => {

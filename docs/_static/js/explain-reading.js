@@ -1,5 +1,5 @@
 /* Logs as lines: packed or not, with colours, with progress bars. Classic scripts, so that a page on a disk loads them.
-   What `srunbook.explain._reading` does; a text here has one character for each byte, until a line is shown. */
+   What `srunbook.explain.scan` does; a text here has one character for each byte, until a line is shown. */
 "use strict";
 
 ((explain) => {

@@ -1,5 +1,5 @@
 /* Mask what a report must not tell strangers: users, homes, hosts, addresses, tokens and keys.
-   What `srunbook.explain._redact` does. */
+   What `srunbook.explain.redact` does. */
 "use strict";
 
 ((explain) => {

@@ -1,4 +1,4 @@
-/* Tell a diagnosis: the text that `srunbook explain` prints, and what `--json` tells. What `srunbook.explain._report` does. */
+/* Tell a diagnosis: the text that `srunbook explain` prints, and what `--json` tells. What `srunbook.explain.report` does. */
 "use strict";
 
 ((explain) => {
@@ -119,7 +119,7 @@
     toldOf(finding) {
       const { slug, text, log, number, rank } = finding;
       const host = this.diagnosis.hosts.get(rank);
-      const advice = this.ended(finding) ? this.rules.says_nothing : slug;
+      const advice = slug || (this.ended(finding) ? this.rules.says_nothing : "");
       return {
         entry: slug || null,
         line: this.mask(text),

@@ -6,7 +6,7 @@
   const AROUND = /^[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+|[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+$/g;
 
   /**
-   * @param {object} data what `docs/_ext/explain_rules.py` makes
+   * @param {object} data what `docs/_ext/paste_box.py` makes
    * @returns {object} the same with `expressions`, which are used with `matchAll` and `replace`, and `sticky`, for a place
    */
   function ready(data) {

@@ -1,5 +1,5 @@
 /* Find in a log the first line of each kind that an entry knows, or that speaks of trouble.
-   What `srunbook.explain._scan` does. */
+   What `srunbook.explain.scan` does. */
 "use strict";
 
 /**

@@ -13,17 +13,13 @@ const BROKEN = {
   "gpus-on-cpu": (job, { gpus }) => job.platform === "cpu" && gpus > 0,
   "no-gpus": (job, { gpus }) => job.platform === "gpu" && !gpus,
   "gloo-on-gpu": (job) => job.framework === "gloo" && job.platform === "gpu",
-  "two-memories": (job) => Boolean(job.memory_per_node && job.memory_per_cpu),
-  "container-venv": (job) => Boolean(job.container_image && job.virtual_environment),
-  "container-conda": (job) => Boolean(job.container_image && job.conda_environment),
-  "conda-venv": (job) => Boolean(job.conda_environment && job.virtual_environment),
   "two-interfaces": (job) =>
     Boolean(job.network_interface) && INTERFACES.some((name) => Object.hasOwn(job.env_vars, name)),
   "uneven-cpus": (job, { processes }) => job.cpus_per_node % processes !== 0,
   "uneven-gpus": (job, { gpus, processes }) => gpus % processes !== 0,
   "devices-elsewhere": (job) =>
     job.devices_per_process !== null && (job.framework !== "jax" || job.platform === "gpu"),
-  "many-devices": (job, { share }) => job.devices_per_process !== null && job.devices_per_process > Math.max(1, share),
+  "many-devices": (job, { share }) => (job.devices_per_process ?? 0) > share,
   "interactive-name": (job) => job.framework === "lightning" && ["bash", "interactive"].includes(jobName(job)),
   "older-torchrun": (job) =>
     job.framework === "torchrun" &&
@@ -42,7 +38,8 @@ const BROKEN = {
 export function contradiction(rules, job) {
   const facts = factsOf(job);
   for (const { name, field, text } of rules.contradictions) {
-    if (BROKEN[name](job, facts)) return { field, text: text.replace(/\{(\w+)\}/g, (_, fact) => facts[fact]) };
+    const broken = BROKEN[name] ?? (() => name.split("-and-").every((key) => job[key])); // a job has only one of them
+    if (broken(job, facts)) return { field, text: text.replace(/\{(\w+)\}/g, (_, fact) => facts[fact]) };
   }
   return null;
 }

@@ -1,8 +1,8 @@
-/** From a job to the text of its script, and to the reasons of its lines: srunbook.generate._render in the browser. */
+/** From a job to the text of its script, and to the reasons of its lines: srunbook.generate.script in the browser. */
 
 import { adviceOf, connectionsOf, devicesOf, fileOf, gpusOf, jobName, processesOf, stopOf, tasksOf } from "./job-facts.js";
 import { TORCHRUN_SIGNALS } from "./job-contradictions.js";
-import { ODD, condaActivation, quote, quotePlace } from "./quoting.js";
+import { condaActivation, quote, quotePlace } from "./quoting.js";
 import { JobError } from "./job-specification.js";
 import { rendered } from "./job-template.js";
 import { shown } from "./wording.js";
@@ -33,11 +33,6 @@ function context(rules, job, madeBy) {
     const text = `made by ${shown(madeBy)}: a comment has one line of UTF-8, and this has a control character or other bytes`;
     throw new JobError([{ field: "script", place: null, text }]);
   }
-  const program = [job.script, ...job.arguments].map((word) => quote(rules, word));
-  const exports = Object.entries(job.env_vars).map(([name, text]) => `export ${name}=${quote(rules, text)}`);
-  const venv = quotePlace(rules, job.virtual_environment ?? "");
-  const image = quotePlace(rules, job.container_image ?? "");
-  const conda = job.conda_environment && condaActivation(rules, job.conda_environment);
   const { folder, file } = fileOf(rules, job);
   const column = (option) => option.padEnd(rules.limits.comment_column + 2);
   const { framework } = job;
@@ -45,7 +40,6 @@ function context(rules, job, madeBy) {
     ...Object.fromEntries(rules.plain_fields.map((name) => [name, job[name]])),
     summary: summary(job),
     made_by: madeBy,
-    odd_words: [...program, ...exports, venv, image, conda ?? ""].some((text) => ODD.test(text)),
     // Slurm
     job_name: jobName(job),
     output_file: file,
@@ -60,10 +54,12 @@ function context(rules, job, madeBy) {
     log_folder: folder,
     log_file: file.replaceAll("%j", () => "${SLURM_JOB_ID}").replaceAll("%x", () => "${SLURM_JOB_NAME}"),
     modules: job.modules_to_load.map((name) => `module load ${quote(rules, name)}`).join("\n"),
-    venv: job.virtual_environment && venv,
-    conda,
-    image: job.container_image && image,
-    exports: exports.join("\n"),
+    venv: job.virtual_environment && quotePlace(rules, job.virtual_environment),
+    conda: job.conda_environment && condaActivation(rules, job.conda_environment),
+    image: job.container_image && quotePlace(rules, job.container_image),
+    exports: Object.entries(job.env_vars)
+      .map(([name, text]) => `export ${name}=${quote(rules, text)}`)
+      .join("\n"),
     // the framework
     ...Object.fromEntries(Object.keys(PROGRAMS).map((name) => [name, framework === name])),
     jax_on_cpu: framework === "jax" && job.platform === "cpu",
@@ -76,7 +72,7 @@ function context(rules, job, madeBy) {
     torchrun_signals: framework === "torchrun" && Boolean(job.signal) && !job.older_torchrun,
     signals: signals(job),
     grace: Math.max(1, Math.floor((stopOf(job).seconds * 3) / 4)),
-    program: program.join("\n  "),
+    program: [job.script, ...job.arguments].map((word) => quote(rules, word)).join("\n  "),
     early: early(job),
     launcher: launcher(job),
   };

@@ -2,9 +2,6 @@
 
 const PLAIN = /^(?:--[A-Za-z0-9][A-Za-z0-9_-]*=)?[A-Za-z0-9_./:@%+-]+$/;
 
-/** What shellcheck asks about: it could have been meant to be expanded, or to end the quotes. */
-export const ODD = /'[^']*[$`\\~\u2018-\u201f][^']*'/;
-
 function inQuotes(word) {
   return `'${word.replaceAll("'", () => `'"'"'`)}'`;
 }

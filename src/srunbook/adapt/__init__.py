@@ -16,8 +16,8 @@ srun hostname
 
 from __future__ import annotations
 
-from srunbook.adapt._adapt import Adapted, adapt
-from srunbook.adapt._plan import Change
-from srunbook.adapt._site import Site, site
+from srunbook.adapt.configuration import Site, site
+from srunbook.adapt.fit import Adapted, adapt
+from srunbook.adapt.plan import Change
 
 __all__ = ["Adapted", "Change", "Site", "adapt", "site"]

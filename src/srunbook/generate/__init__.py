@@ -10,12 +10,17 @@
 
 from __future__ import annotations
 
-from srunbook.generate._connections import advice, connections, warning
-from srunbook.generate._layers import JobError, Layer, ResolvedJob, parse_config, read_config, settings, specify
-from srunbook.generate._quoting import conda_activation, quote, quote_place
-from srunbook.generate._render import ScriptLine, explain, render
-from srunbook.generate._rules import rules
-from srunbook.generate._specification import PROFILES, SCHEMA_URL, JobSpecification, schema
+from srunbook.generate.layers import JobError, Layer, ResolvedJob, read_config, settings, specify
+from srunbook.generate.script import ScriptLine, conda_activation, explain, quote, quote_place, render, rules
+from srunbook.generate.specification import (
+    PROFILES,
+    SCHEMA_URL,
+    JobSpecification,
+    advice,
+    connections,
+    schema,
+    warning,
+)
 
 __all__ = [
     "PROFILES",
@@ -29,7 +34,6 @@ __all__ = [
     "conda_activation",
     "connections",
     "explain",
-    "parse_config",
     "quote",
     "quote_place",
     "read_config",

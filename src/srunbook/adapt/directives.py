@@ -1,14 +1,47 @@
-"""Change how GPUs are asked for, how many of a node, and what depends on that number."""
+"""Change directives: who is charged, in which queue, on which nodes, with which GPUs, tasks and CPUs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from srunbook.adapt._plan import Plan
-from srunbook.adapt._rules import pattern, refusal, rules
-from srunbook.adapt._shape import Shape, shape
+from srunbook.adapt.configuration import pattern, refusal, rules
+from srunbook.adapt.plan import Plan
 from srunbook.script import Edit, Option, Script, ShellWord
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Nodes and tasks.
+
+    Args:
+        nodes: Number of nodes; None where the script does not say exactly how many.
+        tasks: Tasks of a node; None where that is not known.
+        option: The option that the tasks follow from; None where they are Slurm's one on each node.
+    """
+
+    nodes: int | None
+    tasks: int | None
+    option: Option | None
+
+
+def number(option: Option | None) -> int | None:
+    """Return the value of an option if it is a plain number."""
+    text = (option and option.value) or ""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
+def shape(script: Script) -> Shape:
+    """Read the nodes and tasks of a script."""
+    names = rules()["tasks"]
+    nodes = number(script.last(*names["nodes"]))
+    of_a_node, all_tasks = script.last(*names["of_a_node"]), script.last(*names["of_the_job"])
+    if of_a_node:
+        return Shape(nodes, number(of_a_node) or None, of_a_node)
+    if all_tasks:
+        count = number(all_tasks) or 0
+        return Shape(nodes, count // nodes if nodes and count and count % nodes == 0 else None, all_tasks)
+    return Shape(nodes, 1, None)
 
 
 @dataclass(frozen=True)
@@ -160,3 +193,58 @@ def counts(plan: Plan) -> list[ShellWord]:
                 found.append(words[place + 1])
     variables = {match[1] for word in found if (match := re.fullmatch(r'"?\$\{?(\w+)\}?"?', word.raw))}
     return [*found, *(one.value for one in plan.shell.assignments if one.name in variables and one.plain)]
+
+
+def plan_directives(plan: Plan) -> None:
+    """Plan the changes of all directives.
+
+    Raises:
+        ScriptError: The script asks for GPUs or tasks in a way that is not understood, or that the site cannot give.
+    """
+    values = plan.site.values
+    for field, name in rules()["directives"].items():
+        if field not in values:
+            continue
+        option = plan.script.last(name)
+        if values[field] is None:
+            for found in plan.script.options:
+                if found.name == name:
+                    plan.take_away(found, field)
+        elif option is None:
+            plan.add(name, values[field], field)
+        else:
+            plan.give(option, values[field], field)
+    plan_cpus(plan, *plan_gpus(plan))
+
+
+def plan_cpus(plan: Plan, gpus: int | None, tasks: int | None) -> None:
+    """Plan the CPUs of each task: those of the node divided by its tasks, or the part that goes with the job's GPUs.
+
+    Args:
+        plan: The plan.
+        gpus: GPUs of a node that the job asks for in the end; None if it asks for none, or if nobody knows how many.
+        tasks: Tasks of a node in the end; None if nobody knows.
+    """
+    names, whole = rules()["cpus"], plan.site.values.get("cpus_per_node")
+    if whole is None:
+        return
+    all_gpus = plan.site.gpus
+    of_a_gpu = plan.script.last(*names["of_a_gpu"])
+    if of_a_gpu and all_gpus:
+        plan.give(of_a_gpu, str(max(1, whole // all_gpus)), "cpus_per_node")
+        return
+    option = plan.script.last(*names["of_a_task"])
+    if option is None and gpus is None:
+        return  # Slurm gives each task one CPU, and the script may mean that
+    if tasks is None:
+        line = option.line if option else 1
+        plan.note(line, "the tasks of a node are not known, so the CPUs of each stay as they are")
+        return
+    part = whole * gpus // all_gpus if gpus and all_gpus else whole
+    if part < tasks:
+        asked = shape(plan.script).option
+        raise refusal(asked.line if asked else 1, "cpus_too_few", tasks=tasks, cpus=part)
+    if option:
+        plan.give(option, str(part // tasks), "cpus_per_node")
+    else:
+        plan.add("cpus-per-task", str(part // tasks), "cpus_per_node")

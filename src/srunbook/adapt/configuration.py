@@ -1,15 +1,40 @@
-"""What a configuration says of a site: the fields that are not about one job."""
+"""The rules that say which options and commands are a site's, and what a configuration says of a site.
+
+The rules are data: the program of the site's pages reads the same file.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from srunbook import generate, sites
-from srunbook.adapt._rules import rules
 from srunbook.generate import Layer, ResolvedJob
+from srunbook.script import ScriptError
+
+
+@cache
+def rules() -> dict[str, Any]:
+    """Read the rules that ship with the package."""
+    read: dict[str, Any] = json.loads(files("srunbook.adapt").joinpath("rules.json").read_text(encoding="utf-8"))
+    return read
+
+
+@cache
+def pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern of the rules, whose groups are named as in JavaScript."""
+    return re.compile(re.sub(r"\(\?<(?=[a-z])", "(?P<", text), re.ASCII)
+
+
+def refusal(line: int, name: str, **values: object) -> ScriptError:
+    """Return the error for a script that is not understood, in the words of the rules."""
+    return ScriptError(line, rules()["refusals"][name].format(**values))
+
 
 STAND_IN = "what a job needs besides"
 """Place of the values that stand in for those of a job, so that a configuration is judged as a whole."""

@@ -5,20 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from srunbook.adapt._container import containers, plan_container
-from srunbook.adapt._directives import plan_directives
-from srunbook.adapt._interfaces import plan_interfaces
-from srunbook.adapt._modules import plan_modules
-from srunbook.adapt._plan import Change, Plan
-from srunbook.adapt._python import plan_python, refuse_container, target
-from srunbook.adapt._rules import pattern, refusal, rules
-from srunbook.adapt._site import Site
+from srunbook.adapt.configuration import Site, pattern, refusal, rules
+from srunbook.adapt.directives import plan_directives
+from srunbook.adapt.environment import ENVIRONMENT, plan_environment
+from srunbook.adapt.plan import Change, Plan
 from srunbook.script import Command, apply, parse, read_shell
-
-ENVIRONMENT = frozenset(
-    {"modules_to_load", "virtual_environment", "conda_environment", "container_image", "network_interface"}
-)
-"""Fields that change lines of the shell."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +27,7 @@ class Adapted:
     notes: tuple[tuple[int, str], ...]
 
 
-def adapt(data: bytes, site: Site, generation: str | None = None) -> Adapted:
+def adapt(data: bytes, site: Site) -> Adapted:
     """Fit a job script to a site.
 
     Adapting twice is adapting once, and a script that `srunbook generate` made from the same configuration stays as it
@@ -45,8 +36,6 @@ def adapt(data: bytes, site: Site, generation: str | None = None) -> Adapted:
     Args:
         data: The script.
         site: The site.
-        generation: The generation of Slurm to read the script as; by default, what generations read in different ways
-            is refused.
 
     Returns:
         The script, of which only the places that `changes` names differ.
@@ -54,7 +43,7 @@ def adapt(data: bytes, site: Site, generation: str | None = None) -> Adapted:
     Raises:
         ScriptError: Something in the script is not understood, or cannot be had at the site.
     """
-    script = parse(data, generation)
+    script = parse(data)
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.startswith((b"#PBS ", b"#BSUB ")):
             raise refusal(number, "pbs")
@@ -70,29 +59,6 @@ def adapt(data: bytes, site: Site, generation: str | None = None) -> Adapted:
     made = apply(data, plan.edits)
     changes = sorted(plan.changes, key=lambda change: change.line)
     return Adapted(made, tuple(changes), tuple(sorted(plan.notes)))
-
-
-def plan_environment(plan: Plan) -> None:
-    """Plan the lines of the environment.
-
-    Raises:
-        ScriptError: They are not understood.
-    """
-    if plan.shell.problem:
-        raise refusal(plan.shell.problem, "syntax")
-    values = plan.site.values
-    if "modules_to_load" in values:
-        plan_modules(plan, list(values["modules_to_load"] or []))
-    python, image = target(plan), values.get("container_image")
-    if python or image:
-        inside = containers(plan)
-        if image:
-            plan_container(plan, inside, image)
-        if python:
-            refuse_container(inside, python)
-            plan_python(plan, python)
-    if interfaces := values.get("network_interface"):
-        plan_interfaces(plan, interfaces)
 
 
 def tell_the_rest(plan: Plan) -> None:

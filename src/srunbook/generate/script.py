@@ -7,26 +7,48 @@ A comment `{# fields: reason #}` by itself explains the next line.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import jinja2
 
-from srunbook.generate._connections import advice, connections
-from srunbook.generate._contradictions import TORCHRUN_SIGNALS
-from srunbook.generate._layers import JobError, ResolvedJob
-from srunbook.generate._quoting import conda_activation, quote, quote_place
-from srunbook.generate._specification import TEXT, JobSpecification
+from srunbook import sites
+from srunbook._connections import OTHER_FILES
+from srunbook.generate.layers import JobError, ResolvedJob, example
+from srunbook.generate.specification import (
+    CONTRADICTIONS,
+    CONTROL,
+    FILES,
+    LINKED,
+    PAIRS,
+    PROFILES,
+    TAKEN,
+    TEXT,
+    TORCHRUN_SIGNALS,
+    WARNING,
+    JobSpecification,
+    advice,
+    connections,
+    schema,
+)
 
 Context = Mapping[str, str | int | bool | None]
 
 NOTE = re.compile(r"^\{# ([a-z_, ]+): (.*) #\}\n(.*)\n", re.MULTILINE)
 """A comment that explains the next line, and that line."""
 
-ODD = re.compile(r"'[^']*[$`\\~\u2018-\u201f][^']*'")
-"""What shellcheck asks about: it could have been meant to be expanded, or to end the quotes."""
+PLAIN = re.compile(r"(?:--[A-Za-z0-9][A-Za-z0-9_-]*=)?[A-Za-z0-9_./:@%+-]+")
+"""Words that mean themselves to bash, and to a reader."""
+
+KEYWORDS = frozenset(
+    {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then"}
+    | {"time", "until", "while"}
+)
+"""Words of bash itself, quoted so that nobody takes an argument for one."""
 
 COMMENT_COLUMN = 18
 """Options that a comment follows are filled up to the same width, so that their comments begin in one column."""
@@ -134,16 +156,11 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
         raise JobError(
             [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
         )
-    program = [quote(word) for word in (one.script, *one.arguments)]
-    exports = [f"export {name}={quote(text)}" for name, text in one.env_vars.items()]
-    venv, image = quote_place(one.virtual_environment or ""), quote_place(one.container_image or "")
-    conda = one.conda_environment and conda_activation(one.conda_environment)
     folder, file = one.log
     return {
         **{name: getattr(one, name) for name in PLAIN_FIELDS},
         "summary": summary(one),
         "made_by": made_by,
-        "odd_words": any(ODD.search(text) for text in [*program, *exports, venv, image, conda or ""]),
         # Slurm
         "job_name": one.job_name,
         "output_file": file,
@@ -158,10 +175,10 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
         "log_folder": folder,
         "log_file": file.replace("%j", "${SLURM_JOB_ID}").replace("%x", "${SLURM_JOB_NAME}"),
         "modules": "\n".join(f"module load {quote(name)}" for name in one.modules_to_load),
-        "venv": one.virtual_environment and venv,
-        "conda": conda,
-        "image": one.container_image and image,
-        "exports": "\n".join(exports),
+        "venv": one.virtual_environment and quote_place(one.virtual_environment),
+        "conda": one.conda_environment and conda_activation(one.conda_environment),
+        "image": one.container_image and quote_place(one.container_image),
+        "exports": "\n".join(f"export {name}={quote(text)}" for name, text in one.env_vars.items()),
         # the framework
         **{name: one.framework == name for name in ("jax", "torchrun", "lightning", "gloo")},
         "jax_on_cpu": one.framework == "jax" and one.platform == "cpu",
@@ -174,7 +191,7 @@ def context(specification: JobSpecification, made_by: str | None) -> Context:
         "torchrun_signals": one.framework == "torchrun" and bool(one.signal) and not one.older_torchrun,
         "signals": signals(one),
         "grace": max(1, one.stop[1] * 3 // 4),
-        "program": "\n  ".join(program),
+        "program": "\n  ".join(quote(word) for word in (one.script, *one.arguments)),
         "early": early(one),
         "launcher": launcher(one),
     }
@@ -244,3 +261,72 @@ def launcher(one: JobSpecification) -> str:
         words.append(f'singularity run{" --nv" if one.gpus else ""} "$IMAGE"')
     words.append('torchrun "${TORCHRUN_ARGS[@]}"' if one.framework == "torchrun" else "python")
     return " ".join(words)
+
+
+def quote(word: str) -> str:
+    """Quote a word where bash needs it.
+
+    >>> print(quote("--epochs=3"), quote("a b"), quote("it's"), quote("$HOME"), quote(""))
+    --epochs=3 'a b' 'it'"'"'s' '$HOME' ""
+    """
+    if not word:
+        return '""'
+    if PLAIN.fullmatch(word) and word not in KEYWORDS:
+        return word
+    quoted = shlex.quote(word)
+    return quoted if quoted != word else f"'{word}'"
+
+
+def quote_place(place: str) -> str:
+    """Quote a path; bash still expands a `~` or a variable at its beginning.
+
+    >>> print(quote_place("~/jax-env"), quote_place("${IMAGE}"), quote_place("/a b"), quote_place("~/a $b"))
+    "$HOME/jax-env" "${IMAGE}" '/a b' "$HOME"/'a $b'
+    """
+    match = re.fullmatch(r"(~|\$\w+|\$\{\w+\})(?:/(.*))?", place, re.ASCII)
+    if not match:
+        return f'"{place}"' if PLAIN.fullmatch(place) else quote(place)
+    variable = "$HOME" if match[1] == "~" else match[1]
+    if not match[2]:
+        return f'"{variable}"'
+    return f'"{variable}/{match[2]}"' if PLAIN.fullmatch(match[2]) else f'"{variable}"/{quote(match[2])}'
+
+
+def conda_activation(environment: str) -> str:
+    """Write the words after `source` that activate a conda environment; conda need not be set up in the shell.
+
+    >>> print(conda_activation("~/miniforge3/envs/torch-env"))
+    "$HOME/miniforge3/bin/activate" torch-env
+    """
+    conda, _, name = environment.rpartition("/envs/")
+    return f"{quote_place(f'{conda}/bin/activate')} {quote(name)}"
+
+
+def rules() -> dict[str, Any]:
+    """Return all that another engine needs to accept the same jobs and to render the same scripts, as JSON can hold it.
+
+    The page that writes job scripts in the browser works from this. A rule about several fields has a name and a
+    text; when it is broken, each engine knows by itself.
+    """
+    fields = {
+        name: {**made, "example": example(name), "required": JobSpecification.model_fields[name].is_required()}
+        for name, made in schema()["properties"].items()
+    }
+    return {
+        "template": source(),
+        "fields": fields,
+        "profiles": PROFILES,
+        "clusters": {name: dict(sites.read(name)) for name in sites.names()},
+        "pairs": PAIRS,
+        "contradictions": [
+            dict(zip(("name", "field", "text"), (name, *text.split(" ", 1)), strict=True))
+            for name, text in CONTRADICTIONS.items()
+        ],
+        "taken": TAKEN,
+        "warning": WARNING,
+        "keywords": sorted(KEYWORDS),
+        "plain_fields": PLAIN_FIELDS,
+        "control": CONTROL,
+        "linked": LINKED,
+        "limits": {"comment_column": COMMENT_COLUMN, "files": FILES, "other_files": OTHER_FILES},
+    }

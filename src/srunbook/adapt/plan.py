@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from srunbook.adapt._site import Site
+from srunbook.adapt.configuration import Site
 from srunbook.script import Edit, Option, Script, Shell, add_directive, directive, remove, set_value
 
 

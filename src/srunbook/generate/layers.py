@@ -1,0 +1,303 @@
+"""Lay values from several places over each other, the later over the earlier, and make a specification of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from srunbook import sites
+from srunbook._yaml import MalformedError, origin_of, read_document, shown
+from srunbook.generate.specification import CONTROL, PAIRS, PROFILES, JobSpecification, choices, forms
+
+OTHER_WORDS = {
+    word: name
+    for name, words in {
+        "arguments": "args",
+        "conda_environment": "conda",
+        "container_image": "image",
+        "coordinator_port": "port",
+        "cpus_per_node": "cpus cpus_per_task",
+        "env_vars": "env environment",
+        "gpus_per_node": "gpus gres",
+        "memory_per_cpu": "mem_per_cpu",
+        "memory_per_node": "mem",
+        "modules_to_load": "modules",
+        "name": "job_name",
+        "network_interface": "interface",
+        "output": "error log",
+        "processes_per_node": "ntasks ntasks_per_node tasks_per_node",
+        "time_limit": "time",
+        "virtual_environment": "venv",
+    }.items()
+    for word in words.split()
+}
+"""Words that Slurm or other tools use, and the field that is meant."""
+
+
+class JobError(ValueError):
+    """A job specification is wrong; each problem names the place, the value and what is allowed.
+
+    Args:
+        problems: One sentence or two for each.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values from one place.
+
+    Args:
+        place: The place, such as `profile medium` or the path of a file.
+        values: Values by field; None takes back what a layer below has set.
+        lines: For a file, the line of each key: by its path, as in `("env_vars", "NAME")`.
+    """
+
+    place: str
+    values: Mapping[Any, Any]
+    lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def origin(self, *path: Any) -> str:
+        """Return the place of a value, with its line if it has one."""
+        return origin_of(path, self.place, self.lines)
+
+
+@dataclass(frozen=True)
+class ResolvedJob:
+    """A specification, and where each of its values came from.
+
+    Args:
+        specification: The specification.
+        origins: Place of each value, by its path: `("nodes",)`, `("env_vars", "NAME")`.
+    """
+
+    specification: JobSpecification
+    origins: Mapping[tuple[Any, ...], str]
+
+    def origin(self, *path: Any) -> str:
+        """Return the place of a value; `default` if no layer sets it."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.origins:
+                return self.origins[path[:end]]
+        return "default"
+
+
+def _merge(layers: Iterable[Layer]) -> tuple[dict[Any, Any], dict[tuple[Any, ...], str]]:
+    """Lay layers over each other; return the values, and the place of each by its path."""
+    values: dict[Any, Any] = {}
+    origins: dict[tuple[Any, ...], str] = {}
+    for layer in layers:
+        for one, other in (*PAIRS, *(pair[::-1] for pair in PAIRS)):
+            if layer.values.get(one) is not None and layer.values.get(other) is None:
+                _forget(other, values, origins)
+        for key, value in layer.values.items():
+            if not known(key):
+                continue
+            if key == "env_vars" and isinstance(value, dict):
+                before = values.get(key)
+                values[key] = {**(before if isinstance(before, dict) else {}), **value}
+                origins.update({(key, name): layer.origin(key, name) for name in value})
+            else:
+                _forget(key, values, origins)
+                if value is not None:
+                    values[key] = value
+            origins[(key,)] = layer.origin(key)
+            if isinstance(value, list):
+                origins.update({(key, place): layer.origin(key, place) for place in range(len(value))})
+    return values, origins
+
+
+def _forget(key: Any, values: dict[Any, Any], origins: dict[tuple[Any, ...], str]) -> None:
+    values.pop(key, None)
+    for path in [path for path in origins if path[0] == key]:
+        del origins[path]
+
+
+def specify(*layers: Layer) -> ResolvedJob:
+    """Make a specification from layers; each wins over those before it.
+
+    The profile and the cluster that the layers name lie below all of them: the profile first, then the cluster.
+
+    Args:
+        layers: The values.
+
+    Returns:
+        The specification, with the origin of each value.
+
+    Raises:
+        JobError: A key is unknown, a value is not allowed or missing, or two contradict each other.
+
+    >>> job = specify(Layer("here", {"profile": "small", "script": "train.py", "nodes": 3}))
+    >>> job.specification.nodes, job.origin("nodes"), job.origin("cpus_per_node")
+    (3, 'here', 'profile small')
+    """
+    named, _ = _merge(layers)
+    bases = [Layer(f"profile {name}", PROFILES[name]) for name in PROFILES if name == named.get("profile")]
+    bases += [Layer(f"cluster {name}", sites.read(name)) for name in sites.names() if name == named.get("cluster")]
+    values, origins = _merge([*bases, *layers])
+    wrong = [_unknown(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
+    try:
+        specification = JobSpecification.model_validate(values)
+    except ValidationError as error:
+        found: dict[tuple[Any, ...], str] = {}
+        for item in error.errors(include_url=False):
+            path = _path(item)
+            found.setdefault(path, _problem(path, item, values, origins))
+        wrong += found.values()
+    if wrong:
+        raise JobError(wrong)
+    return ResolvedJob(specification, origins)
+
+
+def known(key: Any) -> bool:
+    """Return whether there is such a field."""
+    return isinstance(key, str) and key in JobSpecification.model_fields
+
+
+def _unknown(key: Any, place: str) -> str:
+    """Say that there is no such field, and which one may be meant."""
+    plain = str(key)[:80].lower().replace("-", "_").strip("_ ")
+    found = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
+    advice = (
+        f"did you mean {OTHER_WORDS.get(found[0], found[0])}?"
+        if found
+        else f"the keys are {', '.join(JobSpecification.model_fields)}"
+    )
+    return f"{place}: unknown key {shown(key)}; {advice}"
+
+
+def _path(item: Any) -> tuple[Any, ...]:
+    """Return the path of the value that an error of pydantic is about."""
+    if item["type"] == "contradiction":
+        return (item["ctx"]["key"],)
+    if item["type"] == "taken":
+        return ("env_vars", item["ctx"]["name"])
+    path = tuple(part for part in item["loc"] if part != "[key]")
+    several = path[0] in ("env_vars", "arguments", "modules_to_load")
+    return path[:2] if several else path[:1]  # what follows names a form of the field
+
+
+def _problem(
+    path: tuple[Any, ...], item: Any, values: Mapping[Any, Any], origins: Mapping[tuple[Any, ...], str]
+) -> str:
+    """Say of one value where it is, what was found and what is allowed."""
+    key, value = path[0], item["input"]
+    if item["type"] == "missing":
+        if key == "script":
+            return "no program is named: add --script, as in --script train.py, or script: train.py in the file"
+        return f"{key} is missing: choose a --profile, or add {example(key)}"
+    if item["type"] == "contradiction":
+        found = f" {shown(values[key])}" if key in values else ""
+        text = f"{key}{found} {item['msg']}"
+    elif item["type"] == "taken":
+        text = item["msg"]
+    elif item["loc"][-1] == "[key]":
+        text = (
+            f"{shown(value)} in {key} is not a name of a variable. A name has letters, digits and _, "
+            "and does not begin with a digit, as in OMP_NUM_THREADS"
+        )
+    else:
+        part = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in path[1:])
+        description = JobSpecification.model_fields[key].description
+        text = f"{key}{part} is {shown(value)}. {description} {_guess(key, value)}Example: {example(key)}"
+    place = origins.get(path) or origins.get((key,))
+    return f"{place}: {text}" if place else text
+
+
+def _guess(key: str, value: Any) -> str:
+    """Guess what led to a wrong value."""
+    if isinstance(value, str):
+        if value != value.strip() or re.search(f"[{CONTROL}]", value):
+            return "It has a blank at an end, the end of a line or another control character. "
+        meant = get_close_matches(value[:80], choices(key), n=1)
+        return f"Did you mean {meant[0]}? " if meant else ""
+    text_is_meant = not choices(key) and _types(key).isdisjoint({"integer", "boolean"})
+    return "Put it in quotes. " if text_is_meant and not isinstance(value, (list, dict)) else ""
+
+
+def _types(key: str) -> set[str]:
+    return {form["type"] for form in forms(key)}
+
+
+def example(key: str) -> str:
+    """Write a line of YAML that is right.
+
+    >>> example("modules_to_load")
+    'modules_to_load: ["python/3.11", "gcc/11.2.0"]'
+    """
+    value = (JobSpecification.model_fields[key].examples or [""])[0]
+    return f"{key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def read_config(path: Path) -> Layer:
+    """Read a configuration file.
+
+    Args:
+        path: A file in YAML 1.2, in which `12:00:00` is a text.
+
+    Returns:
+        Its values, with the line of each key.
+
+    Raises:
+        JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a mapping.
+    """
+    try:
+        document = read_document(path)
+    except MalformedError as error:
+        raise JobError([str(error)]) from None
+    return Layer(document.place, document.values, document.lines)
+
+
+def settings(options: Iterable[str]) -> list[Layer]:
+    """Read options `--set KEY=VALUE`.
+
+    A field that takes a number or true and false gets one; a list is written with commas; one environment variable is
+    `env_vars.NAME=VALUE`; an empty value takes back what a profile, a cluster or a file says.
+
+    Args:
+        options: What follows `--set`, each time it is given.
+
+    Raises:
+        JobError: One has no `=`, or names no field.
+
+    >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition="])]
+    [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}]
+    """
+    return [_setting(option) for option in options]
+
+
+def _setting(option: str) -> Layer:
+    key, sign, text = option.partition("=")
+    place = f"--set {option}" if option.isprintable() and len(option) <= 80 else f"--set {key[:40]!r}"
+    name, dot, part = key.partition(".")
+    if not sign:
+        raise JobError([f"{place}: no '=' in it. Write a key and a value, as in --set nodes=4"])
+    if not known(name):
+        raise JobError([_unknown(name, place)])
+    if name == "env_vars":
+        if not part:
+            raise JobError([f"{place}: which variable? Write --set env_vars.NAME=VALUE"])
+        return Layer(place, {name: {part: text}})
+    if dot:
+        raise JobError([f"{place}: {name} has no parts. Write --set {name}=VALUE"])
+    return Layer(place, {name: _value(name, text) if text else None})
+
+
+def _value(key: str, text: str) -> Any:
+    """Read the text of an option as the kind of value that its field takes; leave it a text if that fails."""
+    types = _types(key)
+    if "boolean" in types and text in ("true", "false"):
+        return text == "true"
+    if "integer" in types and text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    return text.split(",") if "array" in types else text
