@@ -3,7 +3,7 @@
 python bench/explain_corpus.py --simulated 2        # two turns of programs in the simulation
 python bench/explain_corpus.py --slurm 24.11        # scripts on a real cluster of that generation; needs root
 python bench/explain_corpus.py --pack               # writes bench/results/explain_corpus/*.jsonl.xz
-python bench/explain_corpus.py --simulated 1 --only torch-peer-died --limit 3 --list
+python bench/explain_corpus.py --simulated 1 --only torch-peer-died --limit 3
 
 Each job is appended to build/explain_corpus/jobs.jsonl as it ends, after those that are committed; none is run again.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
-from support.explain_corpus import HALVES, Job, as_line, half_of, pack, path_of, read_jobs  # noqa: E402
+from helpers.corpus import HALVES, Job, as_line, half_of, pack, path_of, read_jobs  # noqa: E402
 
 MADE = ROOT / "build" / "explain_corpus" / "jobs.jsonl"
 UNFIT = MADE.with_name("unfit.txt")
@@ -62,7 +62,7 @@ class Kept:
         print(f"{time.strftime('%H:%M:%S')} unfit    {name}: {why}", flush=True)
 
 
-def simulate(turns: int, kept: Kept, only: str, *, show: bool) -> None:
+def simulate(turns: int, kept: Kept, only: str) -> None:
     """Run programs in the simulation, one after the other."""
     from helpers.corpus_plan import plan
     from helpers.corpus_simulated import Unfit, run
@@ -70,9 +70,6 @@ def simulate(turns: int, kept: Kept, only: str, *, show: bool) -> None:
 
     wanted = [planned for planned in plan(turns) if re.search(only, planned.name) and kept.wanted(planned.name)]
     print(f"{len(wanted)} jobs to run in the simulation")
-    if show:
-        print(*(f"{half_of(planned.program):12} {planned.kind:8} {planned.name}" for planned in wanted), sep="\n")
-        return
     with tempfile.TemporaryDirectory() as folder, preloaded(Path(folder)) as forked:
         for planned in wanted:
             if not kept.wanted(planned.name):
@@ -83,15 +80,12 @@ def simulate(turns: int, kept: Kept, only: str, *, show: bool) -> None:
                 kept.leave_out(planned.name, str(why))
 
 
-def on_slurm(generation: str, kept: Kept, only: str, cluster: str, seconds: float, *, show: bool) -> None:
+def on_slurm(generation: str, kept: Kept, only: str, cluster: str, seconds: float) -> None:
     """Submit scripts to a cluster, several at once."""
     from helpers.corpus_slurm import plan, run_all
 
     wanted = [one for one in plan(generation) if re.search(only, one.name) and kept.wanted(one.name)][: kept.left]
     print(f"{len(wanted)} jobs to run on Slurm {generation}")
-    if show:
-        print(*(f"{half_of(one.program):12} {one.kind:8} {one.name}" for one in wanted), sep="\n")
-        return
     run_all(generation, wanted, cluster, seconds, kept.add, kept.leave_out)
 
 
@@ -104,14 +98,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=240, help="no job starts later on the cluster")
     parser.add_argument("--only", default="", metavar="REGEX", help="jobs whose name matches")
     parser.add_argument("--limit", type=int, default=10**6, help="number of jobs to make")
-    parser.add_argument("--list", action="store_true", help="show the jobs and run none")
     parser.add_argument("--pack", action="store_true", help="write the files that are committed")
     options = parser.parse_args()
     kept = Kept(options.limit)
     if options.simulated:
-        simulate(options.simulated, kept, options.only, show=options.list)
+        simulate(options.simulated, kept, options.only)
     if options.slurm:
-        on_slurm(options.slurm, kept, options.only, options.cluster, options.seconds, show=options.list)
+        on_slurm(options.slurm, kept, options.only, options.cluster, options.seconds)
     if options.pack:
         jobs = read_jobs(MADE)
         for half in HALVES:

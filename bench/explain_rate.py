@@ -12,28 +12,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.corpus import DEVELOPMENT, FORMS, HALVES, Job, Judged, half_of, judge, path_of, read_jobs, scanner
+from helpers.program import write
 
-import srunbook
-from srunbook.explain import diagnose, load_entries
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.explain import diagnose
+from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "explain_rate.json"
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.explain_corpus import (  # noqa: E402
-    DEVELOPMENT,
-    HALVES,
-    Job,
-    Judged,
-    half_of,
-    judge,
-    path_of,
-    read_jobs,
-    scanner,
-)
-from support.log_forms import FORMS  # noqa: E402
 from support.site_search import Pasted, public_messages  # noqa: E402
 
 KINDS = {
@@ -52,7 +40,7 @@ WAYS = {
 
 def judged(message: Pasted) -> Judged:
     """Compare what `explain` makes of one line with its label; an entry of a warning counts where it is named."""
-    found = diagnose([scanner().scan("pasted", [message.line.encode()])], load_entries())
+    found = diagnose([scanner().scan("pasted", [message.line.encode()])])
     named = [finding.slug for finding in (found.cause, *found.warnings) if finding and finding.slug]
     if not named:
         return Judged("open" if message.entry else "right", "")
@@ -65,9 +53,8 @@ def row(of: str, name: str, outcomes: Iterable[str], what: str = "jobs", **param
     total = counts.total()
     figures = {what: total, "right": counts["right"], "open": counts["open"], "wrong": counts["wrong"]}
     samples = {key: [float(value)] for key, value in figures.items()}
+    print(f"{of}: {name}: {figures}", flush=True)
     samples["right_percent"] = [round(100 * counts["right"] / total, 1)]
-    told = ", ".join(f"{key} {value}" for key, value in figures.items())
-    print(f"{of}: {name}: {told}", flush=True)
     return Configuration(f"{of}: {name}", {"of": of, **parameters}, samples)
 
 
@@ -144,8 +131,7 @@ def main() -> None:
                 print(one.parameters, one.samples)
     rows += of_public_messages()
     if not options.development:
-        versions = {"srunbook": srunbook.__version__}
-        write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions))
+        write(options.output, rows)
 
 
 if __name__ == "__main__":

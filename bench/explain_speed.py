@@ -6,7 +6,6 @@ python bench/explain_speed.py --ranks 4 --megabytes 8 --repeats 1 --output /tmp/
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import subprocess
@@ -16,21 +15,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).parent / "results" / "explain_speed.json"
 PROGRAM = """
 import resource, sys
 from srunbook.cli import main
 try:
     main(prog_name="srunbook")
 finally:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    cpu = sum(one.ru_utime + one.ru_stime for one in used)
-    print(max(one.ru_maxrss for one in used), cpu, file=sys.stderr)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 MESSAGE = "[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:33164\n"
 CAUSE = "[rank{rank}]: RuntimeError: [enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: \
@@ -67,8 +62,8 @@ def write_logs(folder: Path, text: Callable[[random.Random, int], str], ranks: i
     return paths
 
 
-def explained(paths: list[Path], culprit: int) -> tuple[float, float, float]:
-    """Return seconds, seconds of all cores, and MB of the largest process; check that the cause is right."""
+def explained(paths: list[Path], culprit: int) -> tuple[float, float]:
+    """Return seconds and MB at most; check that the cause is right."""
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "explain", *paths], capture_output=True, text=True, check=False
@@ -76,18 +71,12 @@ def explained(paths: list[Path], culprit: int) -> tuple[float, float, float]:
     seconds = time.perf_counter() - start
     if done.returncode or not done.stdout.startswith(f"The first failure: rank {culprit}, "):
         raise SystemExit(f"srunbook explain ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
-    peak, cpu = done.stderr.split()[-2:]
-    return seconds, float(cpu), int(peak) / 1000
+    return seconds, int(done.stderr.split()[-1]) / 1000
 
 
 def main() -> None:
     """Take the samples in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, default=64)
-    parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "explain_speed", ranks=64, megabytes=100, repeats=5)
 
     samples: dict[str, list[tuple[float, ...]]] = {name: [] for name in KINDS}
     with tempfile.TemporaryDirectory() as folder:
@@ -97,15 +86,11 @@ def main() -> None:
             samples[name] = [explained(logs, options.ranks // 2) for _ in range(options.repeats)]
     configurations = []
     for name, taken in samples.items():
-        series = {
-            name: [round(one[place], 2) for one in taken] for place, name in enumerate(("wall_s", "cpu_s", "peak_MB"))
-        }
+        series = {name: [round(one[place], 2) for one in taken] for place, name in enumerate(("wall_s", "peak_MB"))}
         configurations.append(Configuration(name, {"logs": name}, series))
-        print(f"{name:24}" + "".join(f"  {q} {configurations[-1].median(q):8.2f}" for q in series))
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
-        versions={"srunbook": srunbook.__version__},
         parameters={
             "ranks": options.ranks,
             "megabytes": options.megabytes,
@@ -113,7 +98,6 @@ def main() -> None:
             "cores": len(os.sched_getaffinity(0)),
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,26 @@
-"""Which line of which rank is named as the cause."""
+"""What `srunbook explain` makes of logs: how they are read, which line is the cause, which entry explains it."""
 
 from __future__ import annotations
 
-import pytest
+import gzip
+import random
+import re
+from pathlib import Path
 
-from srunbook.explain import Scanner, diagnose, load_entries
+import pytest
+from failure_entries import (
+    FOLDER,
+    ROOT,
+    SHIPPED,
+    EntryError,
+    read_entries,
+    recordings,
+    shipped_text,
+    shows_failure,
+)
+from support.drawn_secrets import secret_lines
+
+from srunbook.explain import Redactor, Scanner, diagnose, expression, load_entries, load_ordinary
 
 NCCL = "RuntimeError: Distributed package doesn't have NCCL built in"
 PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:33164"
@@ -12,81 +28,88 @@ PROXY = "JAX detected proxy variable(s) in the environment as distributed setup:
 DEADLINE = "absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"
 THREADS = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid"
 
+FAILED = "srun: error: node4: task 1: Exited with exit code 1"
+KILLED = "srun: error: node4: task 1: Killed"
+TERMINATED = "srun: error: node3: task 0: Terminated"
+CANCELLED = "slurmstepd-node3: error: *** STEP 50.0 ON node3 CANCELLED AT 2026-11-23T16:41:07 ***"
+CUT = ["1: Traceback (most recent call last):", FAILED, CANCELLED, TERMINATED]
+"""The log of a job of Slurm 22.05 on two busy nodes: the end of the step cut the traceback off."""
+
 
 def found(*logs, completed=False):
     """Diagnose logs, each given as its lines."""
     scanner = Scanner(load_entries())
     scanned = [scanner.scan(f"rank_{rank}.log", ["\n".join(lines).encode()]) for rank, lines in enumerate(logs)]
-    return diagnose(scanned, load_entries(), completed=completed)
+    return diagnose(scanned, completed=completed)
 
 
-def test_first_by_time_is_the_cause():
-    """Of two failures the earlier one is the cause, in whatever order the logs are given."""
-    late, early = ["2026-11-20 10:00:09", NCCL], ["2026-11-20 10:00:01", "ValueError: bad row"]
-
-    for logs in ([late, early], [early, late]):
-        diagnosis = found(*logs)
-
-        assert diagnosis.cause.text == "ValueError: bad row"
-        assert [finding.slug for finding in diagnosis.consequences] == ["torch-nccl-without-gpu"]
+def slugs(diagnosis):
+    """Return the entries whose failures the logs show."""
+    return {finding.slug for finding in (diagnosis.cause, *diagnosis.consequences) if finding and finding.slug}
 
 
-def test_who_waited_is_no_cause():
-    """A rank that lost its connection did so because of another one, even if it is quicker to say so."""
-    diagnosis = found(["2026-11-20 10:00:01", PEER], ["2026-11-20 10:00:02", "ZeroDivisionError: division by zero"])
-
-    assert diagnosis.cause.rank == 1
-    assert diagnosis.cause.slug == ""
-    assert diagnosis.slugs == {"torch-peer-died"}
-    assert [finding.text for finding in diagnosis.to_search] == ["ZeroDivisionError: division by zero"]
+def at(second, line):
+    """Return the lines of a log in which something happened at a time."""
+    return [f"2026-11-20 10:00:{second:02}", line]
 
 
-def test_consequence_alone_is_what_is_known():
-    """Where the rank that died said nothing, the message of those that waited is explained."""
-    assert found([PEER], ["step 3"]).cause.slug == "torch-peer-died"
+CHAINED = [
+    "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes.",
+    "The above exception was the direct cause of the following exception:",
+    "RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.",
+    "KeyError: 'x'",
+]
 
 
-def test_entry_that_explains_another():
-    """A warning that many good runs print counts where its consequence came, and takes its place."""
-    assert found([PROXY]).slugs == set()
-    assert found([DEADLINE]).slugs == {"jax-initialize-deadline"}
-    assert found([PROXY, DEADLINE]).slugs == {"jax-proxy-variables"}
-    assert found([PROXY], [DEADLINE]).cause.text == PROXY
+@pytest.mark.parametrize(
+    ("logs", "cause", "others"),
+    [
+        ([at(9, NCCL), at(1, "ValueError: bad row")], "ValueError: bad row", ["torch-nccl-without-gpu"]),
+        ([at(1, "ValueError: bad row"), at(9, NCCL)], "ValueError: bad row", ["torch-nccl-without-gpu"]),
+        ([at(1, PEER), at(2, "ZeroDivisionError: by zero")], "ZeroDivisionError: by zero", ["torch-peer-died"]),
+        ([[PROXY]], None, []),
+        ([[DEADLINE]], "jax-initialize-deadline", []),
+        ([[PROXY], [DEADLINE]], "jax-proxy-variables", []),
+        ([[THREADS, NCCL]], "torch-nccl-without-gpu", []),
+        ([CHAINED], "torch-several-launchers", []),
+        ([["# no errors found"]], None, []),
+        ([["epoch 1  train error: 0.412  test error: 0.45"]], None, []),
+        ([CUT], FAILED, []),
+        ([[KILLED, CANCELLED]], KILLED, []),
+        ([[CANCELLED, KILLED]], None, []),
+        ([[TERMINATED]], None, []),
+    ],
+    ids=[
+        "the earliest failure is the cause",
+        "in whatever order the logs are given",
+        "who lost a connection waited for another",
+        "a warning that many good runs print",
+        "a message of who waited",
+        "a warning explains its consequence",
+        "a warning beside a failure",
+        "exceptions of one traceback are one failure",
+        "no errors",
+        "an error with a value is a measure",
+        "a task that ended by itself",
+        "who was killed first",
+        "who was stopped with the step",
+        "who was terminated",
+    ],
+)
+def test_cause(logs, cause, others):
+    """The first failure is named, and what followed from it."""
+    diagnosis = found(*logs)
+    named = diagnosis.cause and (diagnosis.cause.slug or diagnosis.cause.text)
 
-
-def test_warning_is_no_cause():
-    """What good runs print, too, is told apart from failures."""
-    diagnosis = found([THREADS, NCCL])
-
-    assert diagnosis.cause.slug == "torch-nccl-without-gpu"
-    assert [finding.slug for finding in diagnosis.warnings] == ["torch-one-thread"]
-    assert found([THREADS]).cause is None
-
-
-def test_exceptions_of_one_traceback_are_one_failure():
-    """An exception that led to one an entry knows is not another failure, nor is what the same rank says after it."""
-    chained = [
-        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes.",
-        "",
-        "The above exception was the direct cause of the following exception:",
-        "RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.",
-        "KeyError: 'x'",
-    ]
-    diagnosis = found(chained)
-
-    assert diagnosis.cause.slug == "torch-several-launchers"
-    assert diagnosis.to_search == ()
+    assert named == cause
+    assert [finding.slug for finding in diagnosis.consequences if finding.slug] == others
 
 
 def test_unknown_failure_names_three_lines():
     """What no entry knows is told as such, with the loudest lines, each once, and no result of srun."""
     diagnosis = found(
         ["warning: slow disk", "error: no budget", "OSError: [Errno 5] Input/output error: 'x'"],
-        [
-            "OSError: [Errno 5] Input/output error: 'x'",
-            "it failed",
-            "srun: error: node1: task 0: Exited with exit code 1",
-        ],
+        ["OSError: [Errno 5] Input/output error: 'x'", "it failed", FAILED],
     )
 
     assert diagnosis.cause.slug == ""
@@ -99,31 +122,176 @@ def test_unknown_failure_names_three_lines():
 
 def test_completed_job_has_no_unknown_failure():
     """In a job that Slurm calls COMPLETED 0:0, a line that no entry knows is no failure; one that an entry knows is."""
-    assert found(["ValueError: tried again"], completed=True).cause is None
+    assert found(["ValueError: tried again", KILLED], completed=True).cause is None
     assert found(["Bypassing SIGTERM: 15"], completed=True).cause.slug == "lightning-sigterm"
 
 
-NO_FAILURE = [
-    [],
-    ["step 1 loss 0.3"],
-    ["# no errors found"],
-    ["epoch 1  train error: 0.412  test error: 0.45"],
-    ["max abs error: 1.2e-07, relative error = 3e-9"],
-    ["error: 0.0123"],
-    ["Final error : 1e-3, fatal: 0"],
-    ["validation error: nan"],
-]
+MESSAGE = "RuntimeError: Distributed package doesn't have NCCL built in"
+SLUG = "torch-nccl-without-gpu"
 
 
-@pytest.mark.parametrize("lines", NO_FAILURE)
-def test_nothing_failed(lines):
-    """Without a line that speaks of trouble there is no cause; an error with a value is a measure."""
-    assert found(lines).cause is None
+def scan(data, name="log", size=1000):
+    blocks = (data[at : at + size] for at in range(0, len(data), size))
+    return Scanner(load_entries()).scan(name, blocks)
 
 
 @pytest.mark.parametrize(
-    "line", ["error: 10.0.0.1: no route", "error: 3 ranks did not start", "fatal: 0x17 is no unit"]
+    ("line", "rank"),
+    [
+        (f"3: {MESSAGE}", 3),
+        (f"[3] [rank5]: {MESSAGE}", 5),
+        (f"[default1]:[rank9]: {MESSAGE}", 9),
+        (f"[1,4]<stderr>:{MESSAGE}", 4),
+        (f"\x1b[31m2: \x1b[1m{MESSAGE}\x1b[0m", 2),
+        (f"0: 2026-11-20T10:00:00.5 {MESSAGE}", 0),
+        (f" 10%|# | 1/10\r 20%|## | 2/10\r{MESSAGE}", None),
+        (f"\x00\xff\x01 {MESSAGE}", None),
+    ],
 )
-def test_error_with_a_number(line):
-    """An error that begins with a number is still one."""
-    assert found([line]).cause.text == line
+def test_message_is_found_behind_whatever_stands_before_it(line, rank):
+    """Labels, times, colours, bars and bytes that are no text hide neither a message nor its rank."""
+    (finding,) = scan(f"step 1\n{line}\r\n".encode("latin-1")).findings
+
+    assert (finding.slug, finding.rank, finding.number) == (SLUG, rank, 2)
+
+
+@pytest.mark.parametrize(("cut", "end", "problem"), [(None, b"", ""), (-8, b"", "cut off"), (-8, bytes(8), "damaged")])
+def test_packed_log(cut, end, problem):
+    """A gzipped log is read like a plain one, also one of two parts; of one that is not whole, what it holds."""
+    noise = random.Random(3).randbytes(20_000).hex()
+    packed = gzip.compress(f"{MESSAGE}\n".encode()) + gzip.compress(noise.encode())
+    scanned = scan(packed[:cut] + end)
+
+    assert [finding.slug for finding in scanned.findings] == [SLUG]
+    assert problem in "".join(scanned.problems)
+    assert bool(problem) == bool(scanned.problems)
+
+
+def test_hosts_of_ranks():
+    """Rank lines, and what srun says of tasks, name the nodes; a log with one rank in it is that rank's."""
+    scanned = scan(f"rank 3/8 start host=node2 device=cpu\n{MESSAGE}\nsrun: error: node7: task 1: Killed\n".encode())
+
+    assert scanned.hosts == {3: "node2", 1: "node7"}
+    assert scanned.findings[0].rank == 3
+
+
+def test_no_secret_is_left():
+    """No user, home, host, address, token or key remains, in any of the places where logs print them."""
+    for secret, line in [pair for seed in range(20) for pair in secret_lines(random.Random(seed))]:
+        redactor = Redactor()
+        redactor.learn(line)
+        masked = redactor.mask(line)
+
+        assert secret not in masked, line
+        assert re.search(r"<\w+>", masked), line
+
+
+def test_name_learned_once_is_masked_everywhere():
+    """A user and a host that one line betrays are masked in all others, each by the same mask."""
+    redactor = Redactor()
+    redactor.learn("/home/alice/x host=node7")
+
+    assert redactor.mask("alice ran on node7, node71 and node7-ib") == "<user1> ran on <host1>, node71 and <host1>-ib"
+
+
+def test_what_helps_remains():
+    """The message, its numbers, files of packages and names of files are kept."""
+    file = "site-packages/torch/distributed/run.py, line 1028: timed out after 6000ms"
+
+    assert Redactor().mask(f"File /home/a/.venv/lib/python3.11/{file}") == f"File <path>/{file}"
+    for line in (
+        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
+        "10:44:33.5 step 1 loss 0.25: error",
+    ):
+        assert Redactor().mask(line) == line
+
+
+ENTRY = """\
+---
+messages: ["a # of great *"]
+stage: meet
+symptom: hangs
+frameworks: [Slurm]
+fix: Wait.
+explains: [two]
+---
+"""
+
+
+def test_shipped_file_is_that_of_the_pages():
+    """The wheel carries the entries as the pages say them: `python docs/_ext/failure_entries.py` writes the file."""
+    assert SHIPPED.read_text(encoding="utf-8") == shipped_text(ROOT)
+    assert load_entries() == read_entries(ROOT / FOLDER)
+
+
+def test_entry_that_explains_nothing(tmp_path):
+    """An entry that explains one that does not exist is refused."""
+    (tmp_path / "one.md").write_text(ENTRY)
+
+    with pytest.raises(EntryError, match=r"one\.md: explains 'two', which is no entry"):
+        read_entries(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "found"),
+    [
+        ("Timed out waiting #ms for recv", "x Timed out waiting 6000ms for recv y", True),
+        ("Timed out waiting #ms for recv", "Timed out waiting ms for recv", False),
+        (r"\# of tasks: #/#.", "# of tasks: 1/2.", True),
+        ("connect to (*, #)", "connect to (node1, 29500)", True),
+        ("connect to (*, #)", "connect to (node 1, 29500)", False),
+        ("devices (all)", "devices [all]", False),
+    ],
+)
+def test_form_of_a_message(form, line, found):
+    """`#` stands for a number, `*` for a name without spaces, everything else for itself."""
+    assert bool(re.search(expression(form), line)) == found
+
+
+def test_no_message_is_that_of_another_entry():
+    """No form of an entry matches a form of another one, with 7 for each number and x for each name."""
+    entries = load_entries()
+    told = {
+        (slug, form): re.sub(r"(?<!\\)#", "7", re.sub(r"(?<!\\)\*", "x", form)).replace("\\", "")
+        for slug, entry in entries.items()
+        for form in entry.messages
+    }
+    for (slug, form), text in told.items():
+        others = [other for (other, own) in told if other != slug and re.search(expression(own), text)]
+        assert others == [], form
+
+
+PEER_DIED = {"ddp-monitored-barrier", "ddp-parameter-shapes", "parallel-microbatches", "parallel-stage-shapes"}
+"""Entries in whose recorded runs one rank fails with their message, and another one says that it has lost that rank."""
+
+RUNS = {path.relative_to(ROOT).as_posix(): run for path, run in recordings(ROOT)}
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if shows_failure(Path(name))])
+def test_a_recorded_failure_is_its_own_entry_and_no_other(name):
+    """A failure whose entry has a message is explained by that entry alone, and a silent one by none."""
+    slug = Path(name).parent.name
+    entry = load_entries()[slug]
+    found = diagnosed(RUNS[name])
+    lost = {"torch-peer-died"} if slug in PEER_DIED else set()
+    warned = {finding.slug for finding in found.warnings}
+
+    assert slugs(found) - lost == ({slug} if entry.messages and entry.role != "warning" else set())
+    assert not lost or found.cause.slug == slug
+    assert (slug in warned) == (entry.role == "warning")
+
+
+def diagnosed(run):
+    scanned = Scanner(load_entries(), load_ordinary()).scan("log", ["\n".join(run.output).encode()])
+    return diagnose([scanned], completed=not run.exit_code)
+
+
+def test_good_runs_match_nothing():
+    """No recording of a good run has a cause, and none is of an entry but those of warnings."""
+    fine = [name for name, run in RUNS.items() if not run.exit_code or "failures" in Path(name).parts]
+    mended = {name: diagnosed(RUNS[name]) for name in fine if not shows_failure(Path(name))}
+    good = {name: found for name, found in mended.items() if not RUNS[name].exit_code}
+
+    assert len(good) > 100
+    assert {name: found for name, found in mended.items() if slugs(found)} == {}
+    assert {name: found for name, found in good.items() if found.cause or found.to_search} == {}

@@ -1,23 +1,22 @@
-"""`srunbook explain` as it is typed."""
+"""`srunbook explain` as it is typed: on logs, on jobs, and on dumps of PyTorch's flight recorder."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
+import pickle
 import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.pretend_sacct import install_sacct
 
 from srunbook.cli import main
-from srunbook.explain import JobLogs, Status, explain, find_job
-from srunbook.slurm import Accounting, OutputFiles, parse_sacct
+from srunbook.explain import Status, explain
 
 NCCL = "0: RuntimeError: Distributed package doesn't have NCCL built in"
-PAGE = "https://srunbook.readthedocs.io/en/latest/troubleshooting/torch-nccl-without-gpu.html"
+PAGES = "https://srunbook.readthedocs.io/en/latest/troubleshooting"
+PAGE = f"{PAGES}/torch-nccl-without-gpu.html"
 
 
 def run(*arguments, stdin=None):
@@ -50,7 +49,6 @@ def test_log_with_a_message(folder):
 
 def test_log_of_the_standard_input():
     """A log may come through a pipe, gzipped as well."""
-    assert run("-", stdin=f"{NCCL}\n").exit_code == 0
     assert PAGE in run("-", stdin=gzip.compress(NCCL.encode())).stdout
 
 
@@ -62,6 +60,14 @@ def test_json(folder):
     assert told["status"] == "explained"
     assert (told["cause"]["entry"], told["cause"]["rank"], told["cause"]["page"]) == ("torch-nccl-without-gpu", 0, PAGE)
     assert told["logs"] == [{"name": "rank_3.log", "bytes": len(NCCL)}]
+
+
+def test_json_of_a_task_that_ended(folder):
+    """An entry that knows how srun says a task ended gives the fix."""
+    (folder / "a.log").write_text("srun: error: node4: task 1: Out Of Memory\n")
+    cause = json.loads(run("--json", "a.log").stdout)["cause"]
+
+    assert cause["page"] == f"{PAGES}/slurm-out-of-memory.html"
 
 
 def test_unknown_failure(folder):
@@ -89,37 +95,19 @@ def test_nothing_failed(folder):
         ("empty.log", "empty.log: the file is empty"),
         (".", ".: a folder, not a regular file: give the logs in it, as in ./*.out"),
         ("4711", "accounting says nothing of job 4711: this machine has no sacct"),
-        ("a\x1b[2Jb", "a\\x1b[2Jb: No such file or directory"),
         ("cut.log.gz", "cut.log.gz: the gzip file is cut off: only what it holds was read"),
     ],
 )
 def test_bad_input(folder, target, said):
-    """What cannot be read is told in a line, with status 2, and the other logs are explained all the same."""
+    """What cannot be read is named on one line, with status 2, and the other logs are explained all the same."""
     (folder / "empty.log").write_text("")
     (folder / "cut.log.gz").write_bytes(gzip.compress(b"step 1\n" * 9)[:-9])
     (folder / "good.log").write_text(NCCL)
-    alone, beside = run(target), run(target, "good.log")
-
-    assert alone.exit_code == beside.exit_code == Status.BAD_INPUT
-    assert alone.stderr.splitlines() == [f"srunbook explain: {said}"]
-    assert PAGE in beside.stdout
-
-
-def test_unreadable_log(folder, monkeypatch):
-    """A log of another user is named, and so is the reason."""
-    (folder / "theirs.log").write_text(NCCL)
-    real = os.open
-
-    def refuse(path, *arguments, **options):
-        if str(path).endswith("theirs.log"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
-    result = run("theirs.log")
+    result = run(target, "good.log")
 
     assert result.exit_code == Status.BAD_INPUT
-    assert result.stderr == "srunbook explain: theirs.log: Permission denied\n"
+    assert result.stderr.splitlines() == [f"srunbook explain: {said}"]
+    assert PAGE in result.stdout
 
 
 def test_redacted(folder):
@@ -137,215 +125,191 @@ def test_redacted(folder):
 
 ROWS = (
     "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList|Partition|End\n"
-    "17|17|{state}|{code}|2||00:01:00|node[1-2]|batch|2026-11-20T10:00:00\n"
-    "17.0|17.0|{state}|{code}|2|2|00:01:00|node[1-2]||2026-11-20T10:00:00\n"
+    "17|17|{0}|2||00:01:00|node[1-2]|batch|2026-11-20T10:00:00\n17.0|17.0|{0}|2|2|00:01:00|node[1-2]||2026-11-20T10:00:00\n"
 )
+FAILED = ROWS.format("FAILED|1:0")
 
 
-def job(paths, state="FAILED", code="1:0"):
-    """Return what finds job 17, which left some logs."""
-    text = ROWS.format(state=state, code=code)
+def slurm(*paths: Path, rows=FAILED, queue="", reason="", wrong=""):
+    """Return what answers as Slurm does of job 17, which writes to its first path, and its errors to the last one."""
+    shown = f"JobId=17 JobName=x\n   StdErr={paths[-1]}\n   StdOut={paths[0]}\n" if paths else ""
 
-    def found(number):
-        return find_job(
-            number,
-            ask=lambda _: Accounting(tuple(parse_sacct(text)), text=text),
-            outputs=lambda _: {"17": OutputFiles(str(paths[0]), str(paths[-1]))},
-        )
+    def answer(command):
+        of_rows = command[0] == "sacct" and not any(word.startswith("--delimiter") for word in command)
+        said = {"scontrol": shown, "sacct": rows if of_rows else ""}.get(command[0], reason)
+        said = queue if "--states=all" in command else said
+        return subprocess.CompletedProcess(command, int(of_rows and bool(wrong)), said, wrong if of_rows else "")
 
-    return found
+    return answer
 
 
 def test_job_with_logs(folder):
-    """The output and the errors of a job are both read."""
-    (folder / "a.out").write_text("step 1\n")
-    (folder / "a.err").write_text(NCCL)
-    found = explain(["17"], job=job([folder / "a.out", folder / "a.err"]))
+    """The output and the errors of a job are both read; one of them may be empty."""
+    out, err, empty = folder / "a.out", folder / "a.err", folder / "b.err"
+    out.write_text("step 1\n")
+    err.write_text(NCCL)
+    empty.write_text("")
+    found = explain(["17"], run=slurm(out, err))
 
-    assert found.problems == ()
-    assert found.report.status is Status.EXPLAINED
+    assert (found.problems, found.report.status) == ((), Status.EXPLAINED)
     assert found.report.text().startswith("Job 17: FAILED 1:0\nThe first failure: rank 0, ")
+    assert explain(["17"], run=slurm(err, empty)).problems == ()
+    assert explain(["17"], run=slurm(empty)).problems == (f"{empty}: the file is empty",)
 
 
 def test_job_that_ended_well(folder):
     """A job that Slurm calls COMPLETED has no failure, whatever it printed; verify judges it."""
     (folder / "a.out").write_text("ValueError: tried again\n")
-    report = explain(["17"], job=job([folder / "a.out"], "COMPLETED", "0:0")).report
+    report = explain(["17"], run=slurm(folder / "a.out", rows=ROWS.format("COMPLETED|0:0"))).report
 
     assert report.status is Status.NOTHING_FAILED
     assert "srunbook verify 17" in report.text()
 
 
-def test_job_without_a_log(folder):
-    """Where the log of a job is gone, its place is named."""
-    found = explain(["17"], job=job([folder / "a.out"]))
-
-    assert found.problems == (f"no log of job 17 was found; Slurm names {folder}/a.out: give its logs",)
-    assert found.report.diagnosis.to_search == ()
-
-
 def test_job_that_waits():
     """Of a job that waits, squeue's reason is looked up."""
-
-    class Done:
-        returncode, stderr = 0, ""
-        stdout = (
-            "PENDING (Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions)\n"
-        )
-
-    found = explain(
-        ["17"],
-        job=lambda number: find_job(number, ask=lambda _: Accounting(), outputs=lambda *_: {}, run=lambda _: Done()),
-    )
+    reason = "PENDING (Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions)\n"
+    found = explain(["17"], run=slurm(rows="", queue="17 PENDING\n", reason=reason))
 
     assert found.problems == ()
     assert found.report.diagnosis.cause.slug == "gloo-job-pending"
 
 
-def test_job_that_is_not_there(folder, monkeypatch):
-    """A job that Slurm does not know is named, with how to find its number."""
-    (folder / "slurm").mkdir()
-    monkeypatch.setenv("PATH", f"{install_sacct(folder / 'slurm', [])}:/usr/bin:/bin")
-    result = run("4711")
-
-    assert result.exit_code == Status.BAD_INPUT
-    assert "Slurm knows no job 4711: look for its number with sacct --starttime=now-7days" in result.stderr
+HANGS = "  Page: https://srunbook.readthedocs.io/en/latest/tools/hangs.html"
+ALL_REDUCE, BARRIER = ("gloo:all_reduce", [[9]]), ("gloo:barrier", [])
 
 
-def test_number_that_is_a_file(folder):
-    """A file whose name is a number is a log."""
-    (folder / "17").write_text(NCCL)
-
-    assert explain(["17"], job=lambda _: JobLogs("17", problems=["asked"])).problems == ()
-
-
-def test_many_logs_are_shared_out(folder, monkeypatch):
-    """Several processes find the same as one."""
-    for rank in range(8):
-        (folder / f"rank_{rank}.log").write_text(f"2026-11-20 10:00:0{9 - rank}\n{NCCL}\n" + "step 1\n" * 1000)
-    names = [f"rank_{rank}.log" for rank in range(8)]
-    alone = explain(names).report.json()
-    monkeypatch.setattr("srunbook.explain._explain.WORTH_SHARING", 0)
-
-    assert explain(names).report.json() == alone
-    assert json.loads(alone)["cause"]["log"] == "rank_7.log"
+def entry(number, done=True, made=ALL_REDUCE, group=("0", "default_pg")):
+    """Return what is read of an entry as PyTorch 2.13 writes it."""
+    name, sizes = made
+    return {
+        "collective_seq_id": number,
+        "input_sizes": sizes,
+        "is_p2p": False,
+        "process_group": [*group],
+        "profiling_name": name,
+        "retired": done,
+        "state": "scheduled",
+        "time_created_ns": 1795441273670525336 + number,
+    }
 
 
-def test_empty_error_log_of_a_job(folder):
-    """A job may have written nothing to one of its logs; only if all are empty there is nothing to read."""
-    (folder / "a.out").write_text(NCCL)
-    (folder / "a.err").write_text("")
-    (folder / "b.out").write_text("")
-
-    assert explain(["17"], job=job([folder / "a.out", folder / "a.err"])).problems == ()
-    assert explain(["17"], job=job([folder / "b.out"])).problems == (f"{folder}/b.out: the file is empty",)
+def dump(*entries, version="2.10", ranks="[]"):
+    """Return a dump as PyTorch 2.13 writes it."""
+    config = {"": {"desc": "", "name": "", "ranks": ranks}}
+    told = {"comm_lib_version": "", "entries": entries, "pg_config": config, "pg_status": {}, "version": version}
+    return json.dumps(told).encode()
 
 
-def test_closed_log_beside_another(folder, monkeypatch):
-    """A log that cannot be opened is told, whatever the others hold."""
-    (folder / "a.out").write_text(NCCL)
-    (folder / "a.err").write_text("")
-    real = os.open
-
-    def refuse(path, *arguments, **options):
-        if str(path).endswith("a.err"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
-
-    assert explain(["17"], job=job([folder / "a.out", folder / "a.err"])).problems == (
-        f"{folder}/a.err: Permission denied",
-    )
+def ordinary(length, *more):
+    """Return a dump of so many all-reduces that are done, and what came after them."""
+    return dump(*(entry(number) for number in range(1, length + 1)), *more)
 
 
-def test_log_that_is_not_mine(folder, monkeypatch):
-    """Where the folder of a log is closed, that is told apart from a log that is gone."""
-    real = Path.stat
-    closed = folder / "theirs" / "slurm-17.out"
-
-    def stat(path, **options):
-        if path == closed:
-            raise PermissionError(13, "Permission denied")
-        return real(path, **options)
-
-    monkeypatch.setattr(Path, "stat", stat)
-    found = explain(["17"], job=job([closed]))
-
-    assert found.problems == (
-        f"{closed}: Permission denied: whoever submitted job 17 can run srunbook explain --redact 17",
-    )
-    assert found.report.text().startswith("Job 17: FAILED 1:0\nNo log was read.\n")
+def explain_dumps(folder, dumps, *arguments):
+    """Run the command on dumps of some ranks."""
+    for rank, content in dumps.items():
+        (folder / f"rank_{rank}.json").write_bytes(content)
+    return CliRunner().invoke(main, ["explain", *(f"rank_{rank}.json" for rank in dumps), *arguments])
 
 
-def test_state_is_told_without_a_log(folder, monkeypatch):
-    """What accounting says is told even where no log is left."""
-    (folder / "slurm").mkdir()
-    row = {"JobID": "17", "State": "CANCELLED by 7", "ExitCode": "0:0", "NNodes": "1", "Elapsed": "00:00:09"}
-    row |= {"NodeList": "node1", "Partition": "batch", "End": "2026-11-20T10:00:00"}
-    monkeypatch.setenv("PATH", f"{install_sacct(folder / 'slurm', [row])}:/usr/bin:/bin")
-    result = run("17")
+def test_rank_that_did_not_come(folder):
+    """The rank that stayed behind is named with its node, and so is the collective that it missed."""
+    waits = ordinary(10, entry(11, done=False))
+    (folder / "job.out").write_text("0: rank 0/4 start host=node1\n2: rank 2/4 start host=node3\n")
+    done = explain_dumps(folder, {0: waits, 1: waits, 2: ordinary(10), 3: gzip.compress(waits)}, "job.out")
 
-    assert result.exit_code == Status.BAD_INPUT
-    assert "no log of job 17 was found" in result.stderr
-    assert result.stdout.splitlines() == [
-        "Job 17: CANCELLED 0:0",
-        "No log was read.",
-        "To check that the job did what it should: srunbook verify 17",
+    assert (done.exit_code, done.stderr) == (Status.EXPLAINED, "")
+    assert done.stdout.splitlines() == [
+        "Rank 2 on node3 did not come to collective 11, gloo:all_reduce of [9] (default_pg).",
+        "Rank 2 came last to 10, gloo:all_reduce of [9].",
+        "Ranks 0, 1 and 3 wait in it.",
+        HANGS,
     ]
 
 
-def test_element_that_failed():
-    """Of an array, the state of an element that failed is told."""
-    rows = "JobID|JobIDRaw|State|ExitCode\n56_1|57|RUNNING|0:0\n56_2|58|FAILED|3:0\n56_3|56|COMPLETED|0:0\n"
-    accounting = Accounting(tuple(parse_sacct(rows)), text=rows)
-    found = find_job("56", ask=lambda _: accounting, outputs=lambda _: {}, run=nothing)
+@pytest.mark.parametrize("made", [BARRIER, ("gloo:all_reduce", [[8]])])
+def test_rank_that_made_another_collective(folder, made):
+    """Where ranks came to different collectives, or with other sizes, both are told."""
+    waits = ordinary(4, entry(5, done=False))
+    done = explain_dumps(folder, {0: waits, 1: ordinary(4, entry(5, done=False, made=made)), 2: waits})
+    other = made[0] + (" of [8]" if made[1] else "")
 
-    assert found.state == "56_2 FAILED 3:0"
-
-
-def test_accounting_that_is_switched_off():
-    """Without accounting, the state is what squeue still knows, and that is told."""
-
-    def run(command):
-        states = "17 TIMEOUT\n" if "--states=all" in command else ""
-        return subprocess.CompletedProcess(command, 0, states, "")
-
-    off = Accounting(problem="Slurm accounting storage is disabled")
-    found = find_job("17", ask=lambda _: off, outputs=lambda _: {}, run=run)
-
-    assert found.state == "TIMEOUT"
-    assert found.problems[0] == "accounting says nothing of job 17: Slurm accounting storage is disabled"
+    assert done.stdout.splitlines()[:3] == [
+        "Rank 1 made another collective than the other ranks.",
+        f"Rank 1 made 5, {other}; the others made 5, gloo:all_reduce of [9] (default_pg).",
+        "Ranks 0 and 2 wait in it.",
+    ]
 
 
-def nothing(command):
-    """Answer a command of Slurm with nothing."""
-    return subprocess.CompletedProcess(command, 0, "", "")
+WAITS = dump(entry(1, done=False), ranks="[0, 1]")
+LATE = dump(*(entry(number) for number in range(800, 900)), entry(900, done=False))
+"""The recorder keeps the last entries only, and each rank others."""
 
 
-def test_logs_of_a_step(folder):
-    """What a step writes beside the log of its job is found: one file for each of its tasks."""
-    (folder / "logs").mkdir()
-    for task in range(3):
-        (folder / "logs" / f"17_{task}.out").write_text(NCCL)
-    (folder / "logs" / "18_0.out").write_text(NCCL)
-    values = {"17": "", "17.batch": "", "17.0": "srun -n3 --output=logs/%j_%t.out python train.py -o model.pt"}
+@pytest.mark.parametrize(
+    ("dumps", "said"),
+    [
+        ({0: WAITS}, "Rank 1 left no dump, and the others wait in collective 1, gloo:all_reduce of [9]"),
+        ({0: WAITS, 1: WAITS}, "Every rank that is known waits in collective 1, gloo:all_reduce of [9] (default_pg): "),
+        (
+            {0: WAITS, 1: dump()},
+            "Rank 1 did not come to collective 1, gloo:all_reduce of [9] (default_pg).\nRank 1 made",
+        ),
+        ({0: LATE, 1: dump(*(entry(number) for number in range(700, 800)))}, "Rank 1 did not come to collective 900,"),
+        ({0: ordinary(3), 1: ordinary(3)}, "In 2 dumps, no rank waits in a collective. gloo does not record send and"),
+    ],
+    ids=["no dump", "all wait", "came to nothing", "old entries were overwritten", "nobody waits"],
+)
+def test_what_is_said(folder, dumps, said):
+    """The first line says which rank to look at, or that none can be told."""
+    assert explain_dumps(folder, dumps).stdout.startswith(said)
 
-    def run(command):
-        options = dict(word.removeprefix("--").partition("=")[::2] for word in command[1:])
-        if command[0] != "sacct" or "SubmitLine" not in options["format"]:
-            return nothing(command)
-        mark, columns = options["delimiter"], options["format"].split(",")
-        told = {"JobName": "train", "User": "alice", "NodeList": "node1", "NTasks": "3"}
-        rows = [
-            {**told, "JobID": one, "JobIDRaw": one, "WorkDir": str(folder) if one == "17" else "", "SubmitLine": line}
-            for one, line in values.items()
-        ]
-        lines = [columns, *([row[column] for column in columns] for row in rows)]
-        return subprocess.CompletedProcess(command, 0, "\n".join(mark.join(line) for line in lines) + "\n", "")
 
-    text = ROWS.format(state="FAILED", code="1:0")
-    found = find_job("17", ask=lambda _: Accounting(tuple(parse_sacct(text)), text=text), outputs=lambda _: {}, run=run)
+def test_two_groups_wait_for_each_other(folder):
+    """Ranks that make the collectives of two groups in another order wait for each other; both are told."""
+    pair = ("3", "undefined")
+    first = dump(entry(1), entry(1, group=pair), entry(2, done=False))
+    second = dump(entry(1), entry(1, group=pair), entry(2, done=False, group=pair))
+    lines = explain_dumps(folder, {0: first, 1: second}).stdout.splitlines()
 
-    assert found.paths == [folder / "logs" / f"17_{task}.out" for task in range(3)]
-    assert found.problems == []
+    assert "Rank 1 did not come to collective 2, gloo:all_reduce of [9] (default_pg)." in lines
+    assert "Rank 0 did not come to collective 2, gloo:all_reduce of [9] (group 3)." in lines
+
+
+def test_dump_of_another_version(folder):
+    """Another version is told, with status 2, and what could be read is told, too."""
+    done = explain_dumps(folder, {0: dump(entry(1, done=False), version="2.4"), 1: dump()})
+
+    assert done.exit_code == Status.BAD_INPUT
+    assert done.stderr == (
+        "srunbook explain: rank_0.json: a dump of version 2.4, expected 2.10 of PyTorch 2.13: read as if it were one\n"
+    )
+    assert done.stdout.startswith("Rank 1 did not come to collective 1,")
+
+
+class Trap:
+    """Something that runs a program when it is unpickled."""
+
+    def __reduce__(self):
+        """Return what pickle calls."""
+        return (open, ("ran", "w"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rank_0.json", dump(entry(1))[:-40], "the dump is cut off or damaged: nothing in it was read"),
+        ("dump.json", dump(entry(1)), "a dump whose name tells no rank: call it rank_3.json if rank 3 wrote it"),
+        ("rank_0.json", dump({"state": "x"}, version="3.0"), "a dump of version 3.0 in another form, expected 2.10"),
+        ("nccl_trace_rank_0", pickle.dumps(Trap()), "a pickle, which can run any program when it is read"),
+    ],
+)
+def test_dump_that_cannot_be_used(folder, name, content, said):
+    """A dump that is cut off, of another form, or a pickle is told with status 2; nothing in a pickle runs."""
+    (folder / name).write_bytes(content)
+    done = CliRunner().invoke(main, ["explain", name])
+
+    assert done.exit_code == Status.BAD_INPUT
+    assert done.stderr.startswith(f"srunbook explain: {name}: {said}")
+    assert not (folder / "ran").exists()

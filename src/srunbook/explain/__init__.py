@@ -6,17 +6,29 @@ the first failure with the fix and the page, and what followed.
 
 from __future__ import annotations
 
-from srunbook.explain._diagnosis import Diagnosis, diagnose
-from srunbook.explain._entries import Entry, Framework, Stage, Symptom, load_entries, page_of
-from srunbook.explain._explain import Explained, explain
-from srunbook.explain._flight import Collective
-from srunbook.explain._forms import expression, shown
-from srunbook.explain._hang import Hang
-from srunbook.explain._job import JobLogs, find_job
-from srunbook.explain._redact import Redactor
-from srunbook.explain._report import Report, Status
-from srunbook.explain._scan import Finding, Scanned, Scanner, shape
-from srunbook.explain._trouble import Trouble
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from srunbook._files import BLOCK, read_blocks
+from srunbook.explain.entries import Entry, Stage, expression, load_entries, load_ordinary, page_of, shown
+from srunbook.explain.hangs import VERSION, Collective, Dump, DumpError, Hang, find_hangs, read_dump
+from srunbook.explain.redact import Redactor
+from srunbook.explain.report import Diagnosis, Report, Status, diagnose
+from srunbook.explain.scan import Finding, Scanned, Scanner, Trouble, shape
+from srunbook.slurm import (
+    Run,
+    SacctRow,
+    ask_accounting,
+    ask_outputs,
+    ask_step_outputs,
+    is_job_id,
+    queue_states,
+    run_here,
+)
 
 __all__ = [
     "Collective",
@@ -24,23 +36,201 @@ __all__ = [
     "Entry",
     "Explained",
     "Finding",
-    "Framework",
     "Hang",
-    "JobLogs",
     "Redactor",
     "Report",
     "Scanned",
     "Scanner",
     "Stage",
     "Status",
-    "Symptom",
     "Trouble",
     "diagnose",
     "explain",
     "expression",
-    "find_job",
     "load_entries",
+    "load_ordinary",
     "page_of",
+    "redactor",
     "shape",
     "shown",
 ]
+
+CLOSED = "Permission denied"
+GONE = "no such file"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A report, and what could not be read for it.
+
+    Args:
+        report: What the logs say.
+        problems: A sentence for each log or job that could not be read as a whole.
+    """
+
+    report: Report
+    problems: tuple[str, ...] = ()
+
+
+@dataclass
+class _Job:
+    """What Slurm knows of a job: one of `lines` for each part and step, and a `state` in words, or none."""
+
+    state: str
+    hosts: list[str]
+    lines: list[str]
+    completed: bool
+    paths: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here) -> Explained:
+    """Find out why a job failed.
+
+    Args:
+        targets: Paths of logs and of dumps of the flight recorder, numbers of jobs, and `-` for the standard input. A
+            number that is a file is a log.
+        redact: Whether to mask users, homes, hosts, addresses, tokens and keys.
+        run: Runs a command of Slurm; on this machine by default.
+    """
+    numbers = [target for target in targets if is_job_id(target) and not Path(target).exists()]
+    jobs = [_find_job(number, run) for number in numbers]
+    paths = [Path(target) for target in targets if target not in numbers and target != "-"]
+    paths += [path for job in jobs for path in job.paths]
+    dumps, logs, problems = _read_dumps(dict.fromkeys(paths))
+    scanner = Scanner(load_entries(), load_ordinary())
+    scans = {str(path): _scan_file(scanner, path) for path in logs}
+    if "-" in targets:
+        scans["-"] = scanner.scan("-", iter(lambda: sys.stdin.buffer.read(BLOCK), b""))
+    if said := "\n".join(line for job in jobs for line in job.lines):
+        scans["Slurm"] = scanner.scan("Slurm", [said.encode()])
+    problems += [problem for job in jobs for problem in job.problems]
+    problems += [f"{name}: {problem}" for name, scanned in scans.items() for problem in scanned.problems]
+    report = Report(
+        diagnose(scans.values(), completed=bool(jobs) and all(job.completed for job in jobs)),
+        [(name, scanned.size) for name, scanned in scans.items() if scanned.size and name != "Slurm"],
+        job=numbers[0] if numbers else None,
+        state=jobs[0].state if jobs else "",
+        mask=redactor(scans, [host for job in jobs for host in job.hosts]).mask if redact else str,
+        hangs=find_hangs(dumps),
+        dumps=[dump.name for dump in dumps.values()],
+    )
+    return Explained(report, tuple(problems))
+
+
+def redactor(scans: Mapping[str, Scanned], hosts: Iterable[str] = ()) -> Redactor:
+    """Return what masks the names in all findings of some logs, and those that Slurm and the rank lines tell."""
+    made = Redactor()
+    for variable in ("USER", "LOGNAME", "SUDO_USER"):
+        made.learn(f"user={os.environ.get(variable, '')}")
+    for host in hosts:
+        made.learn(f"host={host}")
+    for name, scanned in scans.items():
+        made.learn(str(Path(name).absolute()))
+        for host in scanned.hosts.values():
+            made.learn(f"host={host}")
+        for finding in scanned.findings:
+            made.learn(finding.text)
+    return made
+
+
+def _read_dumps(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path], list[str]]:
+    """Return the dumps among some files by rank, the other files, and what is wrong with dumps."""
+    dumps: dict[int, Dump] = {}
+    others: list[Path] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            dump = read_dump(path)
+        except DumpError as error:
+            problems.append(f"{path}: {error}")
+            continue
+        except (OSError, ValueError):  # reading it as a log tells why
+            dump = None
+        if dump is None:
+            others.append(path)
+            continue
+        if dump.version != VERSION:
+            problems.append(
+                f"{path}: a dump of version {dump.version}, expected {VERSION} of PyTorch 2.13: read as if it were one"
+            )
+        if dump.rank in dumps:
+            problems.append(f"{path}: a second dump of rank {dump.rank}: only {dumps[dump.rank].name} was used")
+        dumps.setdefault(dump.rank, dump)
+    return dict(sorted(dumps.items())), others, problems
+
+
+def _scan_file(scanner: Scanner, path: Path) -> Scanned:
+    """Read one log; where it cannot be read, say why."""
+    try:
+        scanned = scanner.scan(str(path), read_blocks(path))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        more = f": give the logs in it, as in {path}/*.out" if path.is_dir() else ""
+        return Scanned(problems=[f"{reason}{more}"])
+    if not scanned.size:
+        scanned.problems.append("the file is empty")
+    return scanned
+
+
+def _find_job(job: str, run: Run) -> _Job:
+    """Ask Slurm about a job, an element of an array or a component, and find its logs."""
+    accounting = ask_accounting(job, run).of(job)
+    rows = accounting.last
+    lines = [f"sacct: {row.identity} {row.ending}" for row in rows]
+    completed = {row.ending for row in rows} == {"COMPLETED 0:0"}
+    found = _Job(_state(rows), rows[0].hosts if rows else [], lines, completed)
+    if not accounting.final:
+        waiting = _reasons(job, run)
+        found.lines += [f"squeue: {line}" for line in waiting]
+        found.state = found.state or (waiting[0] if waiting else "")
+    if accounting.problem:
+        found.problems.append(f"accounting says nothing of job {job}: {accounting.problem}")
+        states = [*(queue_states(job, run) or {}).values()]
+        found.state = found.state or next((one for one in states if one != "COMPLETED"), "".join(states[:1]))
+    elif not found.state:
+        found.problems.append(
+            f"Slurm knows no job {job}: look for its number with sacct --starttime=now-7days, or give its logs"
+        )
+    files = ask_outputs(job, run).values()
+    named = {path: _why_not(path) for one in files for path in (one.output, one.errors)}
+    steps = [path for path in ask_step_outputs(job, run) if not _why_not(path)]
+    readable = sorted(map(Path, {*steps, *(path for path, problem in named.items() if not problem)}))
+    found.paths = [path for path in readable if path.stat().st_size] or readable  # one of two may be empty
+    found.problems += [
+        f"{path}: {CLOSED}: whoever submitted job {job} can run srunbook explain --redact {job}"
+        for path, problem in sorted(named.items())
+        if problem == CLOSED
+    ]
+    if found.state and not found.paths and CLOSED not in named.values() and not found.state.startswith("PENDING"):
+        places = f"; Slurm names {', '.join(sorted(named))}" if named else ""
+        found.problems.append(f"no log of job {job} was found{places}: give its logs")
+    return found
+
+
+def _state(rows: Sequence[SacctRow]) -> str:
+    """Return the state of a job; of several elements or components, that of the first that did not end well."""
+    parts = [row for row in rows if not row.step]
+    bad = [row for row in parts if (row.state, row.exit_code) != ("COMPLETED", 0)]
+    worst = next(iter([*(row for row in bad if row.ended), *bad, *rows]), None)
+    whose = f"{worst.identity} " if worst and len(parts) > 1 else ""
+    return f"{whose}{worst.ending}" if worst else ""
+
+
+def _reasons(job: str, run: Run) -> list[str]:
+    """Return state and reason of each part of a job, as a user's squeue shows them: `PENDING (Resources)`."""
+    try:
+        done = run(["squeue", "--noheader", f"--jobs={job}", "--format=%T %R"])
+    except OSError:
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def _why_not(path: str) -> str:
+    """Return why a log cannot be read, or an empty text."""
+    try:
+        return "" if stat.S_ISREG(Path(path).stat().st_mode) else GONE
+    except PermissionError:
+        return CLOSED
+    except OSError:
+        return GONE

@@ -1,16 +1,19 @@
-"""Entries: the failures that the troubleshooting pages describe, as the wheel carries them."""
+r"""Entries: the failures that the troubleshooting pages describe, as the wheel carries them.
+
+A message has a literal form: `#` stands for a number, `*` for a name, `\#` and `\*` for themselves.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
 from srunbook._json import STRICT
-from srunbook.explain._forms import shown, wrong_form
 
 Stage = Literal["submit", "queue", "start", "meet", "train", "save", "end"]
 """When it happens: `meet` is from the first call that connects the processes until all are connected."""
@@ -24,9 +27,11 @@ Role = Literal["cause", "consequence", "warning"]
 """`consequence`: another rank's failure often comes before. `warning`: the run goes on, and good runs print it, too."""
 
 PAGES = "https://srunbook.readthedocs.io/en/latest/troubleshooting"
-LONGEST_FIX = 200
+PLACEHOLDERS = {"#": r"-?\d[\d.,]*", "*": r"\S+?"}
+"""What each placeholder matches: `*` a name, a path or an address, but never a space."""
+
+TOKEN = re.compile(r"\\([#*\\])|([#*])|([^#*\\]+|\\)")
 OPEN_END = re.compile(r"(?:[\s(\[:]*…[\])]*)+$")
-MESSAGES = "entries.json"
 
 
 @dataclass(frozen=True)
@@ -38,15 +43,12 @@ class Entry:
         symptom: What it looks like.
         frameworks: Who prints it, or what it happens to.
         fix: What to do, in one line.
-        messages: Every literal form that versions print; see `srunbook.explain._forms`.
+        messages: Every literal form that versions print.
         seen: What the reader sees, in one line, of a failure without a message.
         role: What its message tells about the job.
         explains: Entries whose messages follow from this one. Where it is given, this entry counts only beside one
             of them, and takes its place.
         source: Where the text was taken from, if it was not reproduced.
-
-    Raises:
-        ValueError: A text is not in its form, or the entry has neither messages nor `seen`, or both.
     """
 
     __pydantic_config__ = STRICT
@@ -60,25 +62,6 @@ class Entry:
     role: Role = "cause"
     explains: tuple[str, ...] = ()
     source: str = ""
-
-    def __post_init__(self) -> None:
-        """Check what the types do not say."""
-        if bool(self.messages) == bool(self.seen):
-            raise ValueError(
-                "give `messages`, the literal forms of the message, or for a failure without a message `seen`, what "
-                "the reader sees; not both"
-            )
-        for form in self.messages:
-            if problem := wrong_form(form):
-                raise ValueError(f"messages: {problem}")
-        if not self.frameworks:
-            raise ValueError("frameworks: name at least one")
-        for name in ("fix", "seen", "source"):
-            text = getattr(self, name)
-            if text != " ".join(text.split()):
-                raise ValueError(f"{name}: {text!r} is not one line")
-        if not self.fix.endswith(".") or len(self.fix) > LONGEST_FIX:
-            raise ValueError(f"fix: {self.fix!r} is not one sentence of at most {LONGEST_FIX} characters")
 
     @property
     def title(self) -> str:
@@ -94,20 +77,60 @@ def page_of(slug: str) -> str:
 @cache
 def load_entries() -> dict[str, Entry]:
     """Return the entries of this version by slug, in alphabetical order."""
-    return {slug: Entry(**_tuples(fields)) for slug, fields in _shipped()["entries"].items()}
+    entries = {}
+    for slug, fields in _shipped()["entries"].items():
+        given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        entries[slug] = Entry(**given)
+    return entries
 
 
-@cache
 def load_ordinary() -> frozenset[str]:
     """Return the shapes of the lines that speak of trouble in the recordings of good runs."""
     return frozenset(_shipped()["ordinary"])
 
 
-def _shipped() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath(MESSAGES).read_text(encoding="utf-8")
-    shipped: dict[str, Any] = json.loads(text)
-    return shipped
+@cache
+def _shipped() -> Any:
+    return json.loads(resources.files(__package__).joinpath("entries.json").read_text(encoding="utf-8"))
 
 
-def _tuples(fields: dict[str, str | list[str]]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+def _tokens(form: str) -> Iterator[tuple[str, str]]:
+    """Yield each literal piece as `("", text)` and each placeholder as `(placeholder, "")`."""
+    for escaped, placeholder, literal in TOKEN.findall(form):
+        yield (placeholder, "") if placeholder else ("", escaped or literal)
+
+
+def literals(form: str) -> list[str]:
+    r"""Return the texts between the placeholders of a form.
+
+    >>> literals(r"\# of tasks that reached the barrier: #/#.")
+    ['# of tasks that reached the barrier: ', '/', '.']
+    """
+    return [piece for piece in "".join(text or "\0" for _, text in _tokens(form)).split("\0") if piece]
+
+
+def expression(form: str) -> str:
+    r"""Return the regular expression of a form.
+
+    >>> print(expression("waited # s for *"))
+    waited\ -?\d[\d.,]*\ s\ for\ \S+?
+    """
+    return "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(form))
+
+
+def anchor(form: str) -> bytes:
+    """Return the longest text that a line must contain to have this form.
+
+    >>> anchor("rank # on * did not reach rank 0 at *")
+    b' did not reach rank 0 at '
+    """
+    return max(literals(form), key=len).encode()
+
+
+def shown(form: str) -> str:
+    """Return a form as a reader sees it, with an ellipsis for what differs from run to run.
+
+    >>> shown("Timed out waiting #ms for recv operation to complete")
+    'Timed out waiting …ms for recv operation to complete'
+    """
+    return "".join("…" if placeholder else text for placeholder, text in _tokens(form))

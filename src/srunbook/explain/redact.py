@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 SECRET = re.compile(
     r"""
@@ -55,36 +54,28 @@ COMMON = {"localhost", "root", "none", "the", "node", "rank", "host", "user", "p
 
 
 class Redactor:
-    """Masks texts, with the same mask for the same name in all of them.
+    """Masks texts, with the same mask for the same name in all of them."""
 
-    Args:
-        users: Names of users that are known from elsewhere.
-        hosts: Names of hosts that are known from elsewhere.
-    """
-
-    def __init__(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        for kind, known in (("user", users), ("host", hosts)):
-            for name in known:
-                self._learn(kind, name)
 
     def learn(self, text: str) -> None:
-        """Remember the users and hosts that a text names, wherever else they appear."""
+        """Remember the users and hosts that a text names, to mask them wherever else they appear."""
         for kind, pattern in (("user", HOME), ("user", USER), ("host", HOST)):
             for groups in pattern.findall(text):
-                for name in [groups] if isinstance(groups, str) else groups:
-                    self._learn(kind, name.strip(".-"))
-
-    def _learn(self, kind: str, name: str) -> None:
-        if len(name) < 2 or name.lower() in COMMON or name.isdigit() or name in self.names:
-            return
-        number = 1 + sum(mask.startswith(f"<{kind}") for mask in self.names.values())
-        self.names[name] = f"<{kind}{number}>"
+                for found in [groups] if isinstance(groups, str) else groups:
+                    name = found.strip(".-")
+                    if len(name) < 2 or name.lower() in COMMON or name.isdigit() or name in self.names:
+                        continue
+                    number = 1 + sum(mask.startswith(f"<{kind}") for mask in self.names.values())
+                    self.names[name] = f"<{kind}{number}>"
 
     def mask(self, text: str) -> str:
         """Return a text without secrets.
 
-        >>> Redactor(["alice"]).mask("/home/alice/run/train.py: node7 (10.0.0.7) refuses hf_abcdefgh123 of alice")
+        >>> redactor = Redactor()
+        >>> redactor.learn("user=alice")
+        >>> redactor.mask("/home/alice/run/train.py: node7 (10.0.0.7) refuses hf_abcdefgh123 of alice")
         '<path>/train.py: node7 (<address>) refuses <secret> of <user1>'
         """
         text = NAMED_SECRET.sub(lambda found: f"{found['name']}<secret>", text)

@@ -1,0 +1,258 @@
+"""Decide which finding is the cause and which ones follow from it, and report it as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from srunbook._text import printable
+from srunbook.explain.entries import load_entries, page_of
+from srunbook.explain.hangs import Hang
+from srunbook.explain.scan import Finding, Scanned, Trouble, ended_first
+
+NEAR = 300
+"""Lines of a traceback around a line that an entry knows; what they say belongs to it."""
+
+MOST_TO_SEARCH = 3
+MOST_SHOWN = 5
+"""Consequences that the text names."""
+
+SCHEMA = 1
+SAYS_NOTHING = "slurm-rank-says-nothing"
+"""The entry that tells what to do where a rank ended and no line says why."""
+
+PAGE_OF_HANGS = "https://srunbook.readthedocs.io/en/latest/tools/hangs.html"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a job failed.
+
+    Args:
+        cause: The first failure, or None where no line speaks of one. One without a slug is known to no entry; one of
+            weight `ENDED` says only which task ended first.
+        consequences: What followed, the first line of each entry.
+        warnings: Lines of entries that good runs print, too.
+        to_search: The lines most worth searching for, where no entry knows the cause.
+        hosts: Nodes by rank, as far as the logs name them.
+    """
+
+    cause: Finding | None
+    consequences: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    to_search: tuple[Finding, ...] = ()
+    hosts: Mapping[int, str] = field(default_factory=dict)
+
+
+def diagnose(logs: Iterable[Scanned], *, completed: bool = False) -> Diagnosis:
+    """Find the cause among the findings of all logs.
+
+    What an entry knows as a cause comes before what it knows as a consequence, whatever the times say: a rank that
+    waits can give up before the rank it waits for has printed why it came late. Among the rest the first one counts.
+
+    Args:
+        logs: What each log holds.
+        completed: Whether accounting says that the job and all its steps ended well. A line that no entry knows is
+            then no failure.
+    """
+    logs = list(logs)
+    hosts = {rank: host for log in logs for rank, host in log.hosts.items()}
+    found = [finding for log in logs for finding in log.findings]
+    known = _without_explained([finding for finding in found if finding.slug])
+    failures = [finding for finding in known if _role(finding) != "warning"]
+    warnings = [finding for finding in known if _role(finding) == "warning"]
+    unknown = [finding for finding in found if not finding.slug and not _belongs(finding, failures)]
+    loud = [] if completed else [finding for finding in unknown if finding.weight >= Trouble.HARD]
+    if not failures and not loud and not completed:
+        loud = [finding for finding in unknown if finding.weight is Trouble.ERROR] or _ended(logs)
+    first = _first(loud, failures)
+    followed = [finding for finding in _first_of_each(failures) if not first or finding.slug != first.slug]
+    spoken = [finding for finding in unknown if finding.weight is not Trouble.ENDED]
+    own = [finding for finding in spoken if finding.weight >= Trouble.HARD or not _is_near(finding, failures)]
+    own.sort(key=lambda finding: (finding is not first, -finding.weight))
+    to_search = [] if first and first.slug else _first_of_each(own, "text")[:MOST_TO_SEARCH]
+    return Diagnosis(first, tuple(followed), tuple(_first_of_each(warnings)), tuple(to_search), hosts)
+
+
+def _ended(logs: Iterable[Scanned]) -> list[Finding]:
+    """Return, of each log, the task that ended first, unless its step was ended as a whole before."""
+    ended = ([finding for finding in log.findings if finding.weight is Trouble.ENDED] for log in logs)
+    return [found[0] for found in ended if found and not found[0].slug and ended_first(found[0].text)]
+
+
+def _role(finding: Finding) -> str:
+    return load_entries()[finding.slug].role
+
+
+def _without_explained(known: Sequence[Finding]) -> list[Finding]:
+    """Drop the messages that another entry explains, and the entries whose consequence did not come."""
+    explains = {finding.slug: {*load_entries()[finding.slug].explains} for finding in known}
+    came = {slug for slug, others in explains.items() if not others or others & explains.keys()}
+    explained = {other for slug in came for other in explains[slug]}
+    return [finding for finding in known if finding.slug in came - explained]
+
+
+def _belongs(finding: Finding, failures: Iterable[Finding]) -> bool:
+    """Return whether a line is part of what a rank reports of a failure that an entry knows.
+
+    What a rank prints before a consequence may be the cause of it.
+    """
+    own = [failure for failure in failures if failure.rank == finding.rank]
+    return _is_near(finding, [one for one in own if finding.number >= one.number or _role(one) == "cause"])
+
+
+def _is_near(finding: Finding, failures: Iterable[Finding]) -> bool:
+    """Return whether a line stands beside one that an entry knows."""
+    return any(failure.log == finding.log and abs(failure.number - finding.number) < NEAR for failure in failures)
+
+
+def _first(unknown: Iterable[Finding], failures: Iterable[Finding]) -> Finding | None:
+    causes = [*unknown, *(finding for finding in failures if _role(finding) != "consequence")]
+    candidates = causes or [*failures]
+    if all(finding.time is not None for finding in candidates):
+        return min(candidates, key=lambda finding: finding.time or 0.0, default=None)
+    # Without times, the order is known within a log only; a line that an entry knows tells more than one it does not.
+    return min(candidates, key=lambda finding: (not finding.slug, -finding.weight))
+
+
+def _first_of_each(findings: Iterable[Finding], name: str = "slug") -> list[Finding]:
+    first: dict[str, Finding] = {}
+    for finding in findings:
+        first.setdefault(getattr(finding, name), finding)
+    return list(first.values())
+
+
+class Status(IntEnum):
+    """Exit statuses of `srunbook explain`."""
+
+    EXPLAINED = 0
+    """An entry explains the first failure, or dumps show where ranks wait."""
+    BAD_INPUT = 2
+    """A log, a dump or a job could not be read; what the others say is printed."""
+    UNKNOWN = 3
+    """Something failed that no entry knows, or a rank ended and no line says why."""
+    NOTHING_FAILED = 4
+    """No line speaks of a failure."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is told of some logs.
+
+    Args:
+        diagnosis: Why the job failed.
+        logs: Names and sizes in bytes of the logs that were read.
+        job: Number of the job, or None.
+        state: Its state in words.
+        mask: Masks what strangers must not read; by default nothing.
+        hangs: Where ranks wait, by their dumps.
+        dumps: Names of the dumps that were read.
+    """
+
+    diagnosis: Diagnosis
+    logs: Sequence[tuple[str, int]]
+    job: str | None = None
+    state: str = ""
+    mask: Callable[[str], str] = str
+    hangs: Sequence[Hang] = ()
+    dumps: Sequence[str] = ()
+
+    @property
+    def status(self) -> Status:
+        """Return the exit status, as far as the logs decide it."""
+        cause = self.diagnosis.cause
+        if self.hangs or (cause and cause.slug):
+            return Status.EXPLAINED
+        return Status.UNKNOWN if cause else Status.NOTHING_FAILED
+
+    def text(self) -> str:
+        """Return the report for people."""
+        found = self.diagnosis
+        lines = [f"Job {self.job}: {self.state}"] if self.job and self.state else []
+        lines += self._of_dumps() if self.dumps else []
+        if found.cause:
+            lines += self._of_cause(found.cause)
+        elif not self.hangs:
+            read = f"{len(self.logs)} log{'' if len(self.logs) == 1 else 's'}"
+            lines.append(f"No line of {read} speaks of a failure." if self.logs else "No log was read.")
+            lines.append(f"To check that the job did what it should: srunbook verify {self.job or 'JOBID'}")
+        others = [finding for finding in found.to_search if finding is not found.cause]
+        if others:
+            lines += ["", f"Worth searching for{' as well' if found.cause else ''}:", "", *map(self._quote, others)]
+        lines += ["", "What followed:"] if found.consequences else []
+        for finding in found.consequences[:MOST_SHOWN]:
+            lines += ["", f"  {self._place(finding)}", self._quote(finding), *self._advice(finding.slug)]
+        lines += ["", "No failure, but worth reading:"] if found.warnings else []
+        for finding in found.warnings:
+            lines += ["", self._quote(finding), *self._advice(finding.slug)]
+        return "\n".join(lines).rstrip("\n") + "\n"
+
+    def _of_cause(self, cause: Finding) -> list[str]:
+        if cause.slug:
+            return [f"The first failure: {self._place(cause)}", "", self._quote(cause), "", *self._advice(cause.slug)]
+        if cause.weight is Trouble.ENDED:
+            sentence = self._shown(ended_first(cause.text))
+            return [sentence, "", f"  {self._line(cause)}", self._quote(cause), *self._advice(SAYS_NOTHING)]
+        return [f"No entry knows the first failure: {self._place(cause)}", "", self._quote(cause)]
+
+    def _of_dumps(self) -> list[str]:
+        said = [self._shown(text) for hang in self.hangs for text in hang.sentences(self.diagnosis.hosts)]
+        if not said:
+            count = f"{len(self.dumps)} dump{'' if len(self.dumps) == 1 else 's'}"
+            said = [f"In {count}, no rank waits in a collective. gloo does not record send and recv."]
+        return [*said, f"  Page: {PAGE_OF_HANGS}", ""]
+
+    def _shown(self, text: str) -> str:
+        return printable(self.mask(text))
+
+    def _place(self, finding: Finding) -> str:
+        host = self._host(finding)
+        rank = "" if finding.rank is None else f"rank {finding.rank}{f' on {host}' if host else ''}, "
+        return self._shown(rank) + self._line(finding)
+
+    def _line(self, finding: Finding) -> str:
+        return self._shown(f"{finding.log}, line {finding.number}")
+
+    def _host(self, finding: Finding) -> str | None:
+        return None if finding.rank is None else self.diagnosis.hosts.get(finding.rank)
+
+    def _quote(self, finding: Finding) -> str:
+        return f"    {self._shown(finding.text)}"
+
+    def _advice(self, slug: str) -> list[str]:
+        return [f"  Fix:  {load_entries()[slug].fix}", f"  Page: {page_of(slug)}"]
+
+    def json(self) -> str:
+        """Return the report for programs."""
+        found = self.diagnosis
+        told = {
+            "schema": SCHEMA,
+            "status": self.status.name.lower(),
+            "job": self.job,
+            "state": self.state,
+            "cause": self._told(found.cause) if found.cause else None,
+            "consequences": [*map(self._told, found.consequences)],
+            "warnings": [*map(self._told, found.warnings)],
+            "to_search": [*map(self._told, found.to_search)],
+            "hangs": [{**hang.told(), "group": self.mask(hang.group)} for hang in self.hangs],
+            "dumps": [self.mask(name) for name in self.dumps],
+            "logs": [{"name": self.mask(name), "bytes": size} for name, size in self.logs],
+        }
+        return json.dumps(told, indent=2) + "\n"
+
+    def _told(self, finding: Finding) -> dict[str, Any]:
+        host = self._host(finding)
+        advice = finding.slug or (SAYS_NOTHING if finding.weight is Trouble.ENDED else "")
+        return {
+            "entry": finding.slug or None,
+            "line": self.mask(finding.text),
+            "log": self.mask(finding.log),
+            "number": finding.number,
+            "rank": finding.rank,
+            "host": self.mask(host) if host else None,
+            "fix": load_entries()[advice].fix if advice else None,
+            "page": page_of(advice) if advice else None,
+        }

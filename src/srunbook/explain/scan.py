@@ -1,0 +1,410 @@
+"""Read a log, packed or not: the first line of each kind that an entry knows, or that speaks of trouble."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import IntEnum
+from itertools import chain, islice
+
+from srunbook.explain.entries import Entry, anchor, expression
+
+MOST_KINDS = 100_000
+"""Kinds of lines that are remembered of a log; a log with more has some of them judged twice."""
+
+MOST_FINDINGS = 1000
+LONGEST_QUOTE = 500
+MOST_BETWEEN = 4
+"""Lines between an exception and the mark below it."""
+
+LOOK_BACK = 200
+"""Lines before a finding that are searched for the time."""
+
+RANK_START = re.compile(rb"rank (\d+)/\d+ start\b.*?\bhost=(\S+)")
+TASK_ENDED = re.compile(rb"srun: error: (\S+): task (\d+): ")
+RANK_OF_NAME = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)")
+VARYING = re.compile(r"0x[0-9a-f]+|(?:[0-9a-f]*:){3,}[0-9a-f]*|\d+")
+
+GZIP = b"\x1f\x8b"
+LONGEST_LINE = 2**16
+"""Bytes of a line; a longer one is read as several."""
+
+PACKED_AT_ONCE = 2**12
+"""Bytes that are unpacked at once. They become 4 MB at most."""
+
+COLOURS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])")
+"""What moves a terminal's cursor, changes its colours or names its window."""
+
+LABEL = re.compile(
+    r"""\s*(?:
+    \[(?:rank)?(?P<rank>\d{1,6})\]:?\ ?             # `[rank3]: ` of torch, `[3] ` of srunbook simulate
+    | (?P<task>\d{1,6}):\                           # `3: ` of srun --label
+    | \[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\ ?      # `[1,3]<stdout>:` of mpirun
+    | \[[A-Za-z_]\w*?\d+\]:\ ?                      # `[default0]:` of torchrun
+    )""",
+    re.VERBOSE,
+)
+CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
+TIMES = (
+    re.compile(rf"(?<!\d)(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]{CLOCK}(?:Z|[+-]\d\d:?\d\d)?"),
+    re.compile(rf"(?<![A-Za-z])[IWEF](?P<month>\d\d)(?P<day>\d\d) {CLOCK}"),  # of glog, in torch and in XLA
+)
+PREFIX = re.compile(rf"[\[(]?(?:{TIMES[0].pattern})[\])]?[ :|-]*")
+"""A time at the beginning of a line, with what separates it from the message."""
+
+WORDS = (
+    b"rror", b"ERR", b"xception", b"ail", b"FAIL", b"FATAL", b"atal", b"ault", b"illed", b"bort", b"arn", b"WARN",
+    b"annot", b"an't", b"nable to", b"enied", b"efused", b"imed out", b"imeout", b"not found", b"No such", b"nvalid",
+    b"Interrupt", b"Exit", b"space left", b"exceeded", b"dumped", b"erminat",
+)  # fmt: skip
+"""One of these stands in every line that speaks of trouble."""
+
+EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Failure|Warning)\b(?=:|$)"
+)
+"""The last line of a traceback."""
+
+HARD = re.compile(
+    r"Segmentation fault|Bus error|Illegal instruction|core dumped|Fatal Python error|^Killed\b|\bFATAL\b|"
+    r"terminate called|Aborted|: command not found|: not found$|: No such file or directory|Disk quota exceeded|"
+    r"No space left on device|: Permission denied|[Aa]ssertion .*failed"
+)
+NO_VALUE = r"(?! ?[:=]? *[-+]?(?:\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|0|nan|inf)(?![\w.:]))"
+"""Tells an error that is reported from one that is measured: `test error: 0.412`."""
+
+ERROR = re.compile(rf"\b(?:error|ERROR|Error|fatal)\b{NO_VALUE} ?[:!]|^(?:error|ERROR)\b{NO_VALUE}")
+SOFT = re.compile(
+    r"(?i)\bwarn|\bfail|\bcannot\b|\bcan't\b|\bunable\b|\bdenied\b|\brefused\b|\btimed? ?out\b|"
+    rf"\berror{NO_VALUE}"
+)
+ENDED = re.compile(
+    r"^srun: error: \S+ tasks? [\d,-]+: (?:Exited with exit code|Terminated|Killed|Aborted|Out Of Memory)|"
+    r"^srun: (?:Job step aborted|Terminating |launch/slurm|Force Terminated)|"
+    r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ (?:DUE TO TASK FAILURE )?\*\*\*"
+)
+"""Lines that say that tasks or a whole step have ended, but not why."""
+
+RESULT = re.compile(
+    r"^srun: error: Timed out waiting for job step|^Traceback|^Exception raised from|^frame #|"
+    r"^sacct: |^squeue: |ChildFailedError"
+)
+"""Lines that only report that something has failed: which, another line says."""
+
+CHAINED = re.compile(r"The above exception was the direct cause of|During handling of the above exception, another")
+"""Stands between two exceptions of one traceback; the one above is no failure of its own."""
+
+TASK = re.compile(
+    r"^srun: error: (?P<host>\S+): (?:task (?P<rank>[0-9]{1,6})|tasks (?P<ranks>[0-9,-]+)): "
+    r"(?:Exited with (?P<code>exit code [0-9]+)|(?P<signal>.+))$"
+)
+"""How one or several tasks ended: `srun: error: node4: task 1: Exited with exit code 1`."""
+
+STOPPED = "Terminated"
+"""How a task ends that somebody else has stopped: scancel, a time limit, or srun because of another task."""
+
+
+class Trouble(IntEnum):
+    """How loudly a line speaks of trouble: the last three can be why a job ended; ENDED says who ended first."""
+
+    NONE = 0
+    ENDED = 1
+    HINT = 2
+    ERROR = 3
+    HARD = 4
+    EXCEPTION = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first line of its kind in a log.
+
+    Args:
+        slug: The entry that knows it; empty for a line that only speaks of trouble.
+        weight: How loudly it speaks.
+        text: The line without labels.
+        log: Name of the log.
+        number: Number of the line, from 1.
+        rank: The rank that printed it, or None where nothing says so.
+        time: When, in seconds of a year, or None where no line up to it says so.
+    """
+
+    slug: str
+    weight: Trouble
+    text: str
+    log: str
+    number: int
+    rank: int | None = None
+    time: float | None = None
+
+
+@dataclass
+class Scanned:
+    """What one log holds."""
+
+    findings: list[Finding] = field(default_factory=list)  # in the order of the log
+    hosts: dict[int, str] = field(default_factory=dict)  # nodes by rank, as far as the log names them
+    size: int = 0  # bytes that were read
+    problems: list[str] = field(default_factory=list)  # what could not be read
+
+
+def shape(text: str) -> str:
+    """Return what lines that differ in numbers alone have in common."""
+    return VARYING.sub("", text)
+
+
+class Scanner:
+    """Reads logs with the patterns of some entries.
+
+    A log repeats itself: its lines are compared without their digits, and only the first of a kind is judged.
+
+    Args:
+        entries: The entries, by slug.
+        ordinary: Shapes of the lines that speak of trouble and that good runs print, too.
+    """
+
+    def __init__(self, entries: Mapping[str, Entry], ordinary: Iterable[str] = ()) -> None:
+        self.patterns = [
+            (slug, anchor(form), re.compile(expression(form)))
+            for slug, entry in entries.items()
+            for form in entry.messages
+        ]
+        self.ordinary = frozenset(ordinary)
+
+    def scan(self, name: str, blocks: Iterable[bytes]) -> Scanned:
+        """Read one log.
+
+        Args:
+            name: What findings call it. A name with `rank_3` in it tells the rank.
+            blocks: Its content in pieces of any size.
+        """
+        scanned, kinds, started = Scanned(), set[bytes](), set[int]()
+        findings = scanned.findings
+        clock: float | None = None
+        before: list[bytes] = []
+        for lines in read_lines(_counted(blocks, scanned), scanned.problems):
+            texts = [text for _, text in lines]
+            whole = b"\n".join(texts)
+            _note_hosts(whole, scanned.hosts, started)
+            judged = self._judged(name, lines, _new(whole, kinds))
+            for place, finding in islice(judged, MOST_FINDINGS - len(findings)):
+                time = _time_of([*before, *texts[max(0, place - LOOK_BACK) : place + 1]][-LOOK_BACK:])
+                clock = clock if time is None else time
+                findings.append(replace(finding, time=clock))
+            before = [*before, *(text[:LONGEST_QUOTE] for text in texts[-LOOK_BACK:])][-LOOK_BACK:]
+        named = RANK_OF_NAME.search(name)
+        rank = int(named[1]) if named else next(iter(started)) if len(started) == 1 else None
+        scanned.findings = [
+            replace(finding, rank=rank) if finding.rank is None and finding.weight is not Trouble.ENDED else finding
+            for finding in _without_chained(findings)
+        ]
+        return scanned
+
+    def _judged(self, name: str, lines: list[tuple[int, bytes]], places: list[int]) -> Iterator[tuple[int, Finding]]:
+        """Yield the findings among the lines at some places, with their places."""
+        text = b"\n".join([lines[place][1] for place in places])
+        active = [pattern for pattern in self.patterns if pattern[1] in text]
+        words = [word for word in WORDS if word in text]
+        if not active and not words:
+            return
+        for place in places:
+            number, line = lines[place]
+            known = [(slug, form) for slug, needed, form in active if needed in line]
+            if not known and not any(word in line for word in words):
+                continue
+            decoded = line.decode("utf-8", errors="replace")
+            own, rank = strip_labels(decoded)
+            if CHAINED.match(own):
+                yield place, Finding("", Trouble.NONE, own, name, number, rank)
+                continue
+            slugs = dict.fromkeys(slug for slug, form in known if form.search(decoded))
+            weight = trouble(own)
+            if weight is Trouble.ENDED:
+                rank = task_of(own)
+            elif not slugs and (weight is Trouble.NONE or shape(own) in self.ordinary):
+                continue
+            for slug in slugs or [""]:
+                yield place, Finding(slug, weight, own[:LONGEST_QUOTE], name, number, rank)
+
+
+def _without_chained(findings: Iterable[Finding]) -> list[Finding]:
+    """Drop the marks between the exceptions of a traceback, and the exception above each, which led to that below."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding.weight is not Trouble.NONE or finding.slug:
+            kept.append(finding)
+            continue
+        for other in kept[-MOST_BETWEEN:]:
+            if other.number >= finding.number - MOST_BETWEEN and not other.slug and other.rank == finding.rank:
+                kept.remove(other)
+    return kept
+
+
+def _counted(blocks: Iterable[bytes], scanned: Scanned) -> Iterator[bytes]:
+    for block in blocks:
+        scanned.size += len(block)
+        yield block
+
+
+def _new(text: bytes, kinds: set[bytes]) -> list[int]:
+    """Return the places of the lines of a kind that was not seen before, and remember the kinds."""
+    shapes = text.translate(None, b"0123456789").split(b"\n")
+    fresh = set(shapes) - kinds
+    if not fresh:
+        return []
+    if len(kinds) > MOST_KINDS:
+        kinds.clear()
+    kinds |= fresh
+    places = []
+    for place, kind in enumerate(shapes):
+        if kind in fresh:
+            fresh.discard(kind)
+            places.append(place)
+    return places
+
+
+def _note_hosts(text: bytes, hosts: dict[int, str], started: set[int]) -> None:
+    if b" start" in text:  # every rank says so, in lines that differ in numbers alone
+        for rank, host in RANK_START.findall(text):
+            started.add(int(rank))
+            hosts[int(rank)] = host.decode("utf-8", errors="replace")
+    if b"srun: error: " in text:
+        for host, rank in TASK_ENDED.findall(text):
+            hosts.setdefault(int(rank), host.decode("utf-8", errors="replace"))
+
+
+def _time_of(texts: list[bytes]) -> float | None:
+    """Return the time of the last line, or of the nearest one before it that says it."""
+    for text in reversed(texts):
+        if b":" in text:
+            time = time_of(text[:LONGEST_QUOTE].decode("utf-8", errors="replace"))
+            if time is not None:
+                return time
+    return None
+
+
+def read_lines(blocks: Iterable[bytes], problems: list[str]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield lines without their ends, many at a time, each with its number in the file.
+
+    What a progress bar overwrote is a line of its own, with the same number. `problems` gets a sentence where the
+    content is damaged.
+    """
+    rest, number = b"", 1
+    for block in chain(unpack(blocks, problems), [b"\n"]):
+        data = rest + block
+        end = data.rfind(b"\n") + 1
+        rest = data[end:]
+        if len(rest) > LONGEST_LINE:
+            end, rest = len(data), b""
+        if end:
+            whole = data[:end].removesuffix(b"\n")
+            yield [
+                (place, piece[start : start + LONGEST_LINE])
+                for place, text in enumerate(COLOURS.sub(b"", whole).split(b"\n"), number)
+                for piece in text.split(b"\r")
+                for start in range(0, len(piece) or 1, LONGEST_LINE)
+            ]
+            number += whole.count(b"\n") + (data[end - 1 : end] == b"\n")
+
+
+def unpack(blocks: Iterable[bytes], problems: list[str]) -> Iterator[bytes]:
+    """Yield the content, unpacked if it begins like a file of gzip; of one that was cut off, what is there."""
+    stream = iter(blocks)
+    first = next(stream, b"")
+    if not first.startswith(GZIP):
+        yield first
+        yield from stream
+        return
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    for block in chain([first], stream):
+        for start in range(0, len(block), PACKED_AT_ONCE):
+            left = block[start : start + PACKED_AT_ONCE]
+            while left:
+                if unpacker.eof:
+                    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                try:
+                    yield unpacker.decompress(left)
+                except zlib.error:
+                    problems.append("the gzip file is damaged: only what comes before the damage was read")
+                    return
+                left = unpacker.unused_data
+    if not unpacker.eof:
+        problems.append("the gzip file is cut off: only what it holds was read")
+
+
+def strip_labels(line: str) -> tuple[str, int | None]:
+    """Take launchers' labels and the time off the beginning of a line; return the message, and the rank they name.
+
+    >>> strip_labels("2: [rank5]: ValueError: no")
+    ('ValueError: no', 5)
+    >>> strip_labels("[default0]:2026-11-20 10:00:00,123 - it fails")
+    ('it fails', None)
+    """
+    rank, place = None, 0
+    while found := LABEL.match(line, place):
+        named = found["rank"] or found["task"] or found["mpi"]
+        rank, place = int(named) if named else rank, found.end()
+    if time := PREFIX.match(line, place):
+        place = time.end()
+    return line[place:].strip(), rank
+
+
+def time_of(line: str) -> float | None:
+    """Return when a line was printed, in seconds of a year, by the clock it was printed by; None if it does not say.
+
+    >>> time_of("[E1123 04:43:34.5 socket.cpp]") - time_of("2026-11-23T04:43:34")
+    0.5
+    """
+    for found in chain.from_iterable(pattern.finditer(line) for pattern in TIMES):
+        month, day, hour, minute, second = map(int, found.group("month", "day", "hour", "minute", "second"))
+        try:
+            moment = datetime(2000, month, day, hour, minute, second)  # a leap year: it has every day
+        except ValueError:
+            continue
+        return (moment - datetime(2000, 1, 1)).total_seconds() + float(f"0.{found['part'] or 0}")
+    return None
+
+
+def trouble(text: str) -> Trouble:
+    """Judge a line without its labels, whether or not an entry knows it.
+
+    >>> [trouble(text).name for text in ("step 3", "ValueError: no", "srun: error: node1: task 0: Terminated")]
+    ['NONE', 'EXCEPTION', 'ENDED']
+    """
+    if ENDED.search(text):
+        return Trouble.ENDED
+    if RESULT.search(text):
+        return Trouble.NONE
+    if EXCEPTION.match(text):
+        return Trouble.HINT if "Warning" in text.partition(":")[0] else Trouble.EXCEPTION
+    if HARD.search(text):
+        return Trouble.HARD
+    if ERROR.search(text):
+        return Trouble.ERROR
+    return Trouble.HINT if SOFT.search(text) else Trouble.NONE
+
+
+def task_of(text: str) -> int | None:
+    """Return the rank of which srun says how it ended; None where it speaks of several, or of the step."""
+    found = TASK.match(text)
+    return int(found["rank"]) if found and found["rank"] else None
+
+
+def ended_first(line: str) -> str:
+    """Return who ended first and how, in words; an empty text if the line tells of no task that ended by itself.
+
+    >>> ended_first("srun: error: node4: task 1: Exited with exit code 1")
+    'Rank 1 on node4 ended first, with exit code 1; nothing that it printed says why.'
+    >>> ended_first("srun: error: node2: tasks 4-7: Killed")
+    'Ranks 4-7 on node2 ended first, by a signal (Killed); nothing that they printed says why.'
+    >>> ended_first("srun: error: node3: task 0: Terminated")
+    ''
+    """
+    found = TASK.match(line)
+    if not found or found["signal"] == STOPPED:
+        return ""
+    who, they = (f"Rank {found['rank']}", "it") if found["rank"] else (f"Ranks {found['ranks']}", "they")
+    how = f"with {found['code']}" if found["code"] else f"by a signal ({found['signal']})"
+    return f"{who} on {found['host']} ended first, {how}; nothing that {they} printed says why."
