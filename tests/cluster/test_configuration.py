@@ -16,7 +16,6 @@ from srunbook.cluster import ClusterError, Specification, SpecificationError, St
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPLETE = ROOT / "examples" / "clusters" / "complete.yaml"
-SMALL = ROOT / "examples" / "clusters" / "small.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +94,13 @@ def test_limits_hold(said: Callable[..., str]) -> None:
     assert "time limit" in said("srun", "--partition=debug", "--time=31", "true").lower()
 
 
-def test_each_job_has_a_folder_of_its_own(site: State, said: Callable[..., str]) -> None:
-    """The prolog makes SLURM_TMPDIR as root, the job owns it, and the epilog removes it."""
+def test_each_job_has_a_folder_of_its_own(site: State, until: Callable[..., object], said: Callable[..., str]) -> None:
+    """The prolog makes SLURM_TMPDIR as root, the job owns it, and some time after its end the epilog removes it."""
     owner, folder = said("srun", "-wnode1", "bash", "-c", 'stat -c %U "$SLURM_TMPDIR"; echo "$SLURM_TMPDIR"').split()
 
     assert (owner, folder.startswith("/tmp/job-")) == ("alice", True)
     assert "JAX_NUM_CPU_DEVICES" in said("srun", "env")
-
-
-def test_the_epilog_removes_it(site: State, until: Callable[..., object], said: Callable[..., str]) -> None:
-    """Some time after the end of a job its folder is gone."""
-    folder = said("srun", "-wnode2", "bash", "-c", 'echo "$SLURM_TMPDIR"').strip()
-
-    until(lambda: cluster.capture(site, ["ls", "-d", folder], user=None, machine="node2").returncode != 0)
+    until(lambda: cluster.capture(site, ["ls", "-d", folder], user=None, machine="node1").returncode != 0)
 
 
 def test_what_is_installed_later_is_on_all_nodes(said: Callable[..., str], environment: Path) -> None:
@@ -131,34 +124,6 @@ def test_jobs_find_modules_mounts_and_environments(said: Callable[..., str]) -> 
     assert "second environment" in said("bash", "-lc", "module load second; python -c 'import only_here'")
 
 
-PREEMPTED = """\
-#!/bin/bash
-#SBATCH --partition=scavenger --nodelist=node1 --exclusive --signal=B:USR1@60 --time=02:00:00 --output=preempted.log
-[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 0
-trap 'echo got USR1; sync' USR1
-touch ready
-while true; do sleep 0.1 & wait $!; done
-"""
-
-
-def test_a_preempted_job_gets_its_signal(
-    site: State, tmp_path: Path, until: Callable[..., object], said: Callable[..., str]
-) -> None:
-    """A job of the lower partition gets the signal it asked for, and is requeued when its grace time is over."""
-    script = tmp_path / "preempted.sbatch"
-    script.write_text(PREEMPTED)
-    folder = cluster.stage(site, script)
-    job = said("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/preempted.sbatch").strip()
-    there = site.folder / folder.lstrip("/")
-    until((there / "ready").exists)
-    other = said("sbatch", "--parsable", "--output=/dev/null", "-wnode1", "--exclusive", "--wrap=true").strip()
-    until(lambda: "got USR1" in (there / "preempted.log").read_text())
-
-    assert cluster.await_job(site, other).state == "COMPLETED"
-    assert cluster.await_job(site, job).state == "COMPLETED"
-    assert re.search(r"Restarts=[12]\b", said("scontrol", "show", "job", job))  # 24.11 counts two
-
-
 def with_changes(specification: Specification, **sections: Any) -> Specification:
     """Return a specification with sections changed key by key."""
     values = specification.model_dump(by_alias=True, exclude_defaults=True)
@@ -168,24 +133,13 @@ def with_changes(specification: Specification, **sections: Any) -> Specification
 
 
 def test_limits_change_without_going_down(site: State, wanted: Specification, said: Callable[..., str]) -> None:
-    """A partition, a QOS and an account change while a job runs; what the job needs is not taken away."""
+    """A partition, a QOS and an account change while a job runs, and nothing else does."""
     job = said("sbatch", "--parsable", "--time=03:00:00", "--output=/dev/null", "--wrap=sleep infinity").strip()
     said("bash", "-c", f"until squeue -hj {job} -o %T | grep -q RUNNING; do sleep 0.2; done")
 
     batch = wanted.partitions["batch"].model_dump(exclude_defaults=True)
-    with pytest.raises(
-        SpecificationError, match=rf"job {job} of alice runs in partition batch with a time limit of 3:"
-    ):
-        cluster.reconfigure(with_changes(wanted, partitions={"batch": {**batch, "max_time": "02:00:00"}}))
-    with pytest.raises(SpecificationError, match=rf"job {job} .* with cpu=1, and qos\.normal\.max_tres_per_job is 0"):
-        cluster.reconfigure(with_changes(wanted, qos={"normal": {"max_tres_per_job": {"cpu": 0}}}))
     with pytest.raises(SpecificationError, match="cpu_quota cannot change while"):
         cluster.reconfigure(wanted.model_copy(update={"cpu_quota": 0.5}))
-    broken = wanted.model_copy(update={"slurm_conf": "Nonsense=1\n"})
-    with pytest.raises(ClusterError, match=r"(?s)Slurm refuses the configuration.*Nonsense"):
-        cluster.reconfigure(broken)
-    assert "MaxArraySize            = 2002" in said("scontrol", "show", "config")
-
     new = with_changes(
         wanted,
         partitions={"batch": {**batch, "max_time": "06:00:00"}},
@@ -206,48 +160,25 @@ def test_limits_change_without_going_down(site: State, wanted: Specification, sa
         cluster.reconfigure(wanted)
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"partitions": {"batch": {"options": {"Nodes": "node9"}}}}, "Invalid node names in partition batch"),
-    ({"slurm.conf": "PriorityType=priority/none\n"}, "failed to initialize priority plugin"),
-    ({"cgroup.conf": "AllowedRAMSpase=90\n"}, "unrecognized key: AllowedRAMSpase"),
-    ({"gres.conf": "NodeName=node1 Kind=gpu\n"}, "unrecognized key: Kind"),
-]
-"""What ends a controller or a slurmd that reads it, and what it says."""
-
-
-@pytest.mark.parametrize(("changes", "words"), REFUSED, ids=["nodes", "plugin", "cgroup", "gres"])
-def test_a_refused_configuration_disturbs_no_job(
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"slurm.conf": "Nonsense=1\n"}, "Nonsense"),
+        ({"partitions": {"batch": {"options": {"Nodes": "node9"}}}}, "Invalid node names in partition batch"),
+    ],
+    ids=["line", "nodes"],
+)
+def test_a_refused_configuration_changes_nothing(
     site: State, wanted: Specification, said: Callable[..., str], changes: dict[str, Any], words: str
 ) -> None:
-    """Slurm judges the files before its daemons see them: they live on, and the job and its nodes are as before."""
-    job = said("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep infinity").strip()
-    said("bash", "-c", f"until squeue -hj {job} -o %T | grep -q RUNNING; do sleep 0.2; done")
+    """What Slurm refuses is told in its words; the files are as before, and jobs start."""
+    files = {path: path.read_text() for path in (site.folder / "etc" / "slurm").iterdir() if path.suffix == ".conf"}
+    values = wanted.model_dump(by_alias=True, exclude_defaults=True)
+    with pytest.raises(ClusterError, match=rf"(?s)Slurm refuses the configuration.*{words}"):
+        cluster.reconfigure(Specification(**{**values, **changes}))
 
-    def everything() -> tuple[object, ...]:
-        machines = {"ctl": "slurmctld", **dict.fromkeys(wanted.node_names, "slurmd")}
-        oldest = [
-            cluster.capture(site, ["pgrep", "-ox", daemon], user=None, machine=machine).stdout
-            for machine, daemon in machines.items()
-        ]
-        restarts = re.findall("Restarts=.", said("scontrol", "show", "job", job))
-        files = sorted((site.folder / "etc" / "slurm").iterdir())
-        return (
-            oldest,
-            said("squeue", "-hj", job, "-o", "%T %S %r"),
-            restarts,
-            said("sinfo", "-hN", "-o", "%N %E"),
-            files,
-        )
-
-    before = everything()
-    assert str(before[1]).startswith("RUNNING")
-    try:
-        values = wanted.model_dump(by_alias=True, exclude_defaults=True)
-        with pytest.raises(ClusterError, match=rf"(?s)Slurm refuses the configuration.*{words}"):
-            cluster.reconfigure(Specification(**{**values, **changes}))
-        assert everything() == before
-    finally:
-        said("scancel", job)
+    assert {path: path.read_text() for path in files} == files
+    assert said("srun", "hostname").startswith("node")
 
 
 def test_what_accounting_refuses_is_undone(site: State, wanted: Specification, said: Callable[..., str]) -> None:
@@ -278,27 +209,94 @@ def test_what_accounting_refuses_is_undone(site: State, wanted: Specification, s
     assert everything() == before
 
 
-def test_the_small_example(pytestconfig: pytest.Config) -> None:
-    """The small example comes up: Slurm takes its nodes, and a job runs in each partition."""
-    name = cluster_name(pytestconfig, "small")
-    cluster.down(name)
-    specification = read_specification(SMALL, {"name": name, "slurm": "22.05"})
-    state = boot(specification)
-    try:
-        for partition in specification.partitions:
-            done = cluster.capture(state, ["srun", "--mem=100M", f"--partition={partition}", "hostname"])
-            assert done.stdout.strip() in specification.nodes_of(specification.partitions[partition]), done.stderr
-    finally:
-        cluster.down(name)
-
-
-@pytest.mark.parametrize("line", ["Nonsense=1", "SelectType=select/nonsense"])
-def test_a_line_that_slurm_refuses(pytestconfig: pytest.Config, line: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "line", "words"),
+    [
+        ("slurm.conf", "SelectType=select/nonsense", "error: .*nonsense"),
+        ("cgroup.conf", "AllowedRAMSpase=90", "Slurm refuses the configuration.*unrecognized key: AllowedRAMSpase"),
+    ],
+)
+def test_a_line_that_slurm_refuses(pytestconfig: pytest.Config, file: str, line: str, words: str) -> None:
     """A cluster with a line that Slurm does not take ends with Slurm's words, and nothing is left."""
     name = cluster_name(pytestconfig, "refused")
-    with pytest.raises(
-        ClusterError, match=f"(?s)error: .*{line.partition('=')[2] if 'select' in line else 'Nonsense'}"
-    ):
-        cluster.up(Specification(**{"name": name, "slurm": "22.05", "nodes": 1, "slurm.conf": line}))
+    with pytest.raises(ClusterError, match=f"(?s){words}"):
+        cluster.up(Specification(**{"name": name, "slurm": "22.05", "nodes": 1, file: line}))
 
     assert cluster.read_state(name) is None
+
+
+OWN = {
+    "nodes": {"a": {"count": 1, "cpus": 4, "options": {"Gres": "tmpdisk:100"}}},
+    "partitions": {"batch": {}},
+    "preemption": {"by": "qos", "send_user_signal": True},
+    "qos": {"low": {"preempt_mode": "REQUEUE", "grace_time": 3}, "high": {"preempt": ["low"]}},
+    "slurm.conf": "GresTypes=tmpdisk\n",
+    "gres.conf": "NodeName=node1 Name=tmpdisk Count=100 Flags=CountOnly\n",
+    "cgroup.conf": "AllowedRAMSpace=90\n",
+}
+
+LOW = """\
+#!/bin/bash
+#SBATCH --qos=low --exclusive --signal=B:USR1@60 --time=02:00:00 --output=low.log --open-mode=append
+trap 'echo got USR1 at $SECONDS; sync' USR1
+touch ready
+while true; do sleep 0.1 & wait $!; done
+"""
+
+
+@pytest.fixture(scope="module")
+def preempting(pytestconfig: pytest.Config, generation: str) -> Iterator[State]:
+    """Boot a cluster whose QOS preempt each other."""
+    name = cluster_name(pytestconfig, "preempt", generation)
+    cluster.down(name)
+    yield boot(Specification(**{**OWN, "name": name, "slurm": generation}))
+    cluster.down(name)
+
+
+@pytest.mark.full  # a requeued job waits; test_faults.py preempts by partition
+def test_a_qos_preempts_another(preempting: State, tmp_path: Path, until: Callable[..., object]) -> None:
+    """A job of the lower QOS gets the signal that it asked for, has its grace time, and is queued again."""
+    script = tmp_path / "low.sbatch"
+    script.write_text(LOW, encoding="utf-8")
+    folder = cluster.stage(preempting, script)
+    there = preempting.folder / folder.lstrip("/")
+    low = cluster.capture(preempting, ["sbatch", "--parsable", "low.sbatch"], folder=folder).stdout.strip()
+    until((there / "ready").exists)
+    wrap = ["sbatch", "--parsable", "--qos=high", "--exclusive", "--output=/dev/null", "--wrap=true"]
+    high = cluster.capture(preempting, wrap).stdout.strip()
+    until(lambda: "got USR1" in (there / "low.log").read_text())
+
+    assert cluster.await_job(preempting, high).state == "COMPLETED"
+    shown = ["scontrol", "show", "job", low]
+    until(lambda: re.search(r"Restarts=[12]\b", cluster.capture(preempting, shown).stdout))  # 24.11 counts two
+    cluster.capture(preempting, ["scancel", low])
+
+
+def test_own_lines_hold(preempting: State) -> None:
+    """A resource of gres.conf is there to be asked for, up to its number; a setting of cgroup.conf is in force."""
+    few = cluster.capture(preempting, ["srun", "--gres=tmpdisk:60", "hostname"])
+    many = cluster.capture(preempting, ["srun", "--gres=tmpdisk:101", "hostname"])
+
+    assert few.stdout == "node1\n", few.stderr
+    assert "Requested node configuration is not available" in many.stderr
+    if preempting.plugins["cgroup"] != "disabled":
+        assert "AllowedRAMSpace         = 90.0%" in cluster.capture(preempting, ["scontrol", "show", "config"]).stdout
+
+
+@pytest.mark.full
+def test_packages_are_on_every_machine(pytestconfig: pytest.Config, generation: str) -> None:
+    """A root with more packages is made once, and a job on a node finds the program and its own Python."""
+    name = cluster_name(pytestconfig, "packages", generation)
+    cluster.down(name)
+    wanted = {"name": name, "slurm": generation, "nodes": 2, "packages": ["git", "python3"]}
+    state = boot(Specification(**wanted))
+    try:
+        shell = "git --version && git init --quiet there && git -C there status --short && python3 --version"
+        done = cluster.capture(state, ["srun", "-N2", "--chdir=/tmp", "sh", "-c", shell])
+        assert done.stdout.count("git version") == 2, done.stderr
+        assert done.stdout.count("Python 3") == 2
+        assert "git" in state.root["versions"]
+        with pytest.raises(ClusterError, match="is up with other settings"):
+            cluster.up(Specification(**{**wanted, "packages": []}))
+    finally:
+        cluster.down(name)

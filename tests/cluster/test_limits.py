@@ -11,7 +11,7 @@ from support.published import cluster_name
 
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
-from srunbook.cluster import Specification, State, _limits
+from srunbook.cluster import Specification, State, _host
 
 MEMORY_MIB = 1024
 """Memory of the whole cluster in these tests: less than this machine has, so that they can exhaust it."""
@@ -38,8 +38,8 @@ def small(pytestconfig: pytest.Config) -> Iterator[State]:
     cluster.down(name)
     with pytest.MonkeyPatch.context() as patch:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        patch.setattr(_limits, "MEMORY_SHARE", MEMORY_MIB * 2**20 / machine)
-        patch.setattr(_limits, "PROCESSES", 300)
+        patch.setattr(_host, "MEMORY_SHARE", MEMORY_MIB * 2**20 / machine)
+        patch.setattr(_host, "PROCESSES", 300)
         before = os.umask(0o077)
         try:
             state = cluster.up(Specification(name=name, slurm="22.05", nodes=1))
@@ -61,7 +61,7 @@ def test_a_user_cannot_start_processes_without_end(small):
     assert cluster.capture(small, ["srun", "hostname"]).stdout == "node1\n"
 
 
-@pytest.mark.parametrize("folder", ["/dev/shm", "/tmp", "/var/tmp"])
+@pytest.mark.parametrize("folder", ["/dev/shm", "/var/tmp"])
 def test_files_in_memory_have_a_limit(small, folder):
     """A file in memory ends at half of the node's share of the memory."""
     write = f"dd if=/dev/zero of={folder}/x bs=1M count=600; stat -c %s {folder}/x; rm {folder}/x"

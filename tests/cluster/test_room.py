@@ -32,14 +32,14 @@ os.environ["XDG_CACHE_HOME"] = str(base)
 
 from srunbook import cluster
 
-for files in (4, 5, 8, 12, 20, 21, 23, 24, 27, 1000):
+for files in (4, 8, 20, 24, 27, 1000):
     mount("-o", f"remount,nr_inodes={files}", str(base))
     try:
         cluster.up(cluster.Specification(name=name, slurm="22.05", nodes=1))
         print("up")
     except cluster.ClusterError as error:
         print(error)
-        assert not list(clusters.iterdir()), files
+        assert not list(clusters.glob("*")), files
 try:
     for number in range(1000):
         (base / str(number)).touch()
@@ -60,7 +60,7 @@ def test_a_full_disk(tmp_path, pytestconfig):
 
     assert result.returncode == 0, result.stderr
     *refused, booted, full, down = result.stdout.splitlines()
-    assert len(refused) == 9
+    assert len(refused) == 5
     assert all("no space is left. A cluster needs 0.5 GiB" in line for line in refused), refused
     assert (booted, full, down) == ("up", "No space left on device", "True True []")
     assert list(tmp_path.iterdir()) == []

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from srunbook import cluster
 from srunbook.cli._checkout import programs_of
 from srunbook.cluster import Bind, ClusterError, Image, Provision, Specification, State, read_state
 from srunbook.cluster._configuration import (
     choose_plugins,
     gres_conf,
-    hosts,
     slurm_conf,
 )
-from srunbook.cluster._images import ensure_image, recipe
-from srunbook.cluster._roots import Root
-from srunbook.cluster._task_prolog import task_prolog
-from srunbook.cluster._writing import check_targets
+from srunbook.cluster._provision import check_targets
+from srunbook.cluster._roots import image_recipe
+from srunbook.cluster._scripts import shell_script
 
 PLUGINS = choose_plugins("22.05.8", cgroup_v1=True)
 
@@ -63,26 +59,6 @@ def test_options_win_over_the_words_of_the_cluster():
     assert partition == "PartitionName=x Default=YES Nodes=node1 DefMemPerCPU=7 maxtime=10 PriorityTier=1"
 
 
-def test_one_node_needs_no_range():
-    """A cluster of one node has plain names, which Slurm accepts everywhere."""
-    text = slurm_conf(Specification(nodes=1), PLUGINS)
-
-    assert "NodeName=node1 NodeAddr=10.77.0.1 " in text
-    assert gres_conf(Specification(nodes=1, gpus_per_node=1)).endswith("File=/dev/gpu0\n")
-
-
-def test_a_requeued_job_waits_seconds():
-    """The life of a credential, which a requeued job waits for, is ten seconds."""
-    assert values(slurm_conf(Specification(), PLUGINS))["AuthInfo"] == "cred_expire=20"
-
-
-def test_all_machines_are_in_hosts():
-    """Controller, login node and compute nodes resolve by name."""
-    lines = hosts(Specification(nodes=2)).splitlines()
-
-    assert lines[2:] == ["10.77.0.254 ctl", "10.77.0.253 login", "10.77.0.1 node1", "10.77.0.2 node2"]
-
-
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
@@ -104,10 +80,10 @@ def test_all_machines_are_in_hosts():
 )
 def test_the_task_prolog_divides_the_gpus_of_the_node(tmp_path, environ, said):
     """The TaskProlog exports the GPUs of the node divided by the tasks on it, and leaves a set value alone."""
-    script = Path(tmp_path / "prolog.sh")
-    script.write_text(task_prolog())
+    file = tmp_path / "prolog.sh"
+    file.write_text(shell_script("task_prolog"))
     own = {"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "active", **environ}
-    result = subprocess.run(["bash", script], env=own, capture_output=True, text=True, check=True)
+    result = subprocess.run(["bash", file], env=own, capture_output=True, text=True, check=True)
 
     assert result.stdout.splitlines() == [f"export {line}" for line in said]
     assert result.stderr == ""
@@ -127,38 +103,17 @@ def test_the_task_prolog_divides_the_gpus_of_the_node(tmp_path, environ, said):
 )
 def test_the_task_prolog_binds_a_task_to_its_cpus(tmp_path, environ, cpus):
     """A task sees as many CPUs as it has on its node, or all of the machine where that is less."""
-    script = tmp_path / "task_prolog.sh"
-    script.write_text(task_prolog())
+    file = tmp_path / "task_prolog.sh"
+    file.write_text(shell_script("task_prolog"))
     with subprocess.Popen(["sleep", "600"]) as task:
         given = {"PATH": os.environ["PATH"], "SLURM_TASK_PID": str(task.pid), **environ}
-        subprocess.run(["bash", str(script)], env=given, check=True, capture_output=True)
+        subprocess.run(["bash", str(file)], env=given, check=True, capture_output=True)
         seen = os.sched_getaffinity(task.pid)
         task.kill()
     here = os.sched_getaffinity(0)
 
     assert len(seen) == min(cpus or len(here), len(here))
     assert seen <= here
-
-
-@pytest.mark.parametrize("jax", [{}, {"JAX_NUM_CPU_DEVICES": "8"}])
-def test_the_task_prolog_lets_threads_sleep(tmp_path, jax):
-    """OpenMP's threads sleep while they wait, unless the job says otherwise: nodes share the machine's processors."""
-    script = Path(tmp_path / "prolog.sh")
-    script.write_text(task_prolog())
-    own = {"PATH": os.environ["PATH"], "SLURM_STEP_TASKS_PER_NODE": "2", **jax}
-    said = subprocess.run(["bash", script], env=own, capture_output=True, text=True, check=True).stdout
-
-    assert "export OMP_WAIT_POLICY=passive" in said.splitlines()
-
-
-def test_modules_name_the_environment_and_what_is_given():
-    """The module python leads to the environment; without one there is none, and given modules are passed on."""
-    given = {"jax/1": "#%Module\nsetenv IMAGE /opt/images/x.sif\n"}
-    files = Provision(environment=Path("/somewhere/env"), modules=given).module_files()
-
-    assert "prepend-path PATH /somewhere/env/bin" in files["python"]
-    assert files["jax/1"] == given["jax/1"]
-    assert Provision(environment=None, modules=given).module_files() == given
 
 
 def test_an_environment_within_a_bound_folder_is_not_bound_twice():
@@ -174,30 +129,22 @@ def test_an_environment_within_a_bound_folder_is_not_bound_twice():
 
 def test_nothing_is_bound_into_the_home_of_a_user():
     """A folder of the host with the path of a user's home is refused: a link there would lead root elsewhere."""
-    check_targets([Bind(Path("/home/carol/env"), Path("/home/carol/env")), Bind(Path("/x"), Path("/home/alices"))])
+    check_targets(
+        [Bind(Path("/home/carol/env"), Path("/home/carol/env")), Bind(Path("/x"), Path("/home/alices"))], ["alice"]
+    )
 
     with pytest.raises(ClusterError, match="/home/alice/env would lie in the home of alice"):
-        check_targets([Bind(Path("/home/alice/env"), Path("/home/alice/env"))])
+        check_targets([Bind(Path("/home/alice/env"), Path("/home/alice/env"))], ["alice"])
 
 
 def test_an_image_is_built_anew_when_its_arguments_change(tmp_path):
     """Definition file and arguments decide which image it is."""
     definition = tmp_path / "a.def"
     definition.write_text("Bootstrap: debootstrap\n", encoding="utf-8")
-    one, other = (recipe(Image("a", definition, {"VARIANT": variant})) for variant in ("cpu", "cuda12"))
+    one, other = (image_recipe(Image("a", definition, {"VARIANT": variant})) for variant in ("cpu", "cuda12"))
     definition.write_text("Bootstrap: docker\n", encoding="utf-8")
 
-    assert len({one, other, recipe(Image("a", definition, {"VARIANT": "cpu"}))}) == 3
-
-
-def test_a_missing_definition_is_named(tmp_path, monkeypatch):
-    """An image whose definition file is missing is refused by the file's name, before anything is made."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    root = Root("x", "sid", "26.05.1", "x", "x", {"apptainer": "1.4"})
-
-    with pytest.raises(ClusterError, match=r"the definition file .*none\.def cannot be read: No such file"):
-        ensure_image(root, Image("a", tmp_path / "none.def"))
-    assert list(tmp_path.iterdir()) == []
+    assert len({one, other, image_recipe(Image("a", definition, {"VARIANT": "cpu"}))}) == 3
 
 
 def test_a_record_of_another_version_is_read(tmp_path, monkeypatch):
@@ -208,7 +155,7 @@ def test_a_record_of_another_version_is_read(tmp_path, monkeypatch):
     state.save()
     record = state.folder / "state.json"
     record.write_text(
-        record.read_text(encoding="utf-8").replace('"phase"', '"project": "x", "phase"'), encoding="utf-8"
+        record.read_text(encoding="utf-8").replace('"identity"', '"project": "x", "identity"'), encoding="utf-8"
     )
 
     assert read_state("old") == state
@@ -227,27 +174,3 @@ def test_the_programs_of_a_guide_lie_in_its_examples(tmp_path):
     ]
     assert programs_of(tmp_path / "slurm" / "other" / "x.sbatch") == []
     assert programs_of(tmp_path / "x.sbatch") == []
-
-
-def without_slurm(text: str) -> str:
-    """Return the text without the folders that Slurm has on every machine."""
-    return re.sub(r"/(etc|var/log|run|var/spool)/slurm/", "", text)
-
-
-def test_the_room_knows_no_path_of_this_repository():
-    """No file of the room names a folder of this repository or one of its guides."""
-    room = Path(cluster.__file__).parent
-    texts = {path.name: path.read_text(encoding="utf-8") for path in room.glob("*.py")}
-    words = (
-        "examples/",
-        '"examples"',
-        "jax_multinode",
-        "slurm/",
-        "/opt/srunbook",
-        "jax-env",
-        "torch-env",
-        "jax.def",
-        "23.10",
-    )
-
-    assert {(name, word) for name, text in texts.items() for word in words if word in without_slurm(text)} == set()

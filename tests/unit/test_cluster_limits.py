@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from srunbook.cluster import Specification, State, _groups, _host, _limits
-from srunbook.cluster._limits import Limits, choose_limits
+from srunbook.cluster import Specification, State, _cgroups, _host
+from srunbook.cluster._host import Limits, choose_limits
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,7 @@ def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder that stands for the cgroups of a machine; it has none yet."""
     folder = tmp_path / "cgroups"
     folder.mkdir()
-    for module in (_host, _groups, _limits):
-        monkeypatch.setattr(module, "CGROUPS", folder)
+    monkeypatch.setattr(_host, "CGROUPS", folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tmp_path.chmod(0o700)
     return folder
@@ -58,26 +57,26 @@ def test_groups_of_version_2_limit_each_machine_and_the_cluster(cgroups):
         for name in ("cgroup.controllers", "cgroup.procs", "cgroup.subtree_control", "pids.max", "memory.max"):
             (folder / name).write_text("max")
     (cgroups / "memory.max").write_text(str(1000 * 2**20))  # a container's
-    _groups.make_groups(made)
+    _cgroups.make_groups(made)
 
     assert made.limits.grouped == ("processes", "memory")
     assert (group / "memory.max").read_text() == str(800 * 2**20)
     assert (group / "node1" / "pids.max").read_text() == str(made.limits.processes)
-    assert _groups.limiting_groups(made, "node1") == [group / "node1"]
-    assert _groups.limiting_command(made) == []
+    assert _cgroups.limiting_groups(made, "node1") == [group / "node1"]
+    assert _cgroups.limiting_command(made) == []
 
 
 def test_without_cgroups_each_user_has_a_limit(cgroups, monkeypatch):
     """Where no cgroup can be written, commands get a limit of processes, at most the one that this process has."""
     made = state()
-    _groups.make_groups(made)
+    _cgroups.make_groups(made)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (50, 100))
 
     assert made.limits.grouped == ()
     assert made.groups == []
-    assert _groups.limiting_command(made) == ["prlimit", "--nproc=100"]
+    assert _cgroups.limiting_command(made) == ["prlimit", "--nproc=100"]
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert _groups.limiting_command(made) == ["prlimit", f"--nproc={made.limits.all_processes}"]
+    assert _cgroups.limiting_command(made) == ["prlimit", f"--nproc={made.limits.all_processes}"]
 
 
 def test_groups_that_cannot_be_written_are_none(cgroups, monkeypatch):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from srunbook.cli.cluster import command as cli
 from srunbook.cluster import Specification, SpecificationError, State, read_specification, read_state
 
 GOOD = """\
@@ -70,25 +72,21 @@ def test_options_are_the_same_specification(tmp_path):
         ),
         ("partitions:\n  x:\n    nodes: ['node[1']\n", ":3: partition x: 'node[1' is neither a group nor a list"),
         ("nodes: 2\npartitions:\n  x: {nodes: [node1]}\n", ":2: node2 is in no partition"),
-        ("partitions:\n  x: {default: true}\n  y: {default: true}\n", ":3: x and y are both the default partition"),
         (
             "qos:\n  a:\n    max_tres_per_user:\n      gres/gpu:h100: 2\n",
             ":4: no node has gres/gpu:h100, which qos.a.max_tres_per_user limits; the nodes have gres/gpu",
         ),
         ("gpus_per_node: 0\nqos:\n  a: {grp_tres: {gres/gpu: 1}}\n", "the nodes have no generic resources"),
         ("mounts:\n  /shared: {source: ./none}\n", ":2: there is no folder "),
-        ("mounts:\n  /etc/slurm: {source: .}\n", ":2: /etc/slurm: the machine needs that place itself"),
-        ("mounts:\n  /a/../etc: {source: .}\n", ":2: /a/../etc: the machine needs that place itself"),
         ("environments:\n  torch: ./none\n", "none is no Python environment: there is no "),
         ("accounts:\n  a: {parent: b}\n  b: {parent: a}\n", ":2: account a is part of itself, by its parents"),
         ("accounts:\n  a: {}\nusers:\n  eve: {accounts: [b]}\n", ":4: there is no account 'b'; there are a"),
         ("qos:\n  short: {preempt: [shrt]}\n", ":2: there is no QOS 'shrt'; did you mean short?"),
         ("partitions:\n  x:\n    options: {QOS: short}\n", ":2: there is no QOS 'short'; there are normal"),
-        ("slurm.conf: |\n  NodeName=x CPUs=1\n", ":1: slurm.conf has NodeName=x: write it under nodes"),
         ("cpus: 4\nnodes:\n  a: {count: 1}\n", ":1: cpus is for nodes that are all alike"),
-        ("nodes:\n  a: {count: 1, gres: [gpu:a100:2, gpu:2]}\n", ":2: gpu has a type in one place and none in another"),
         ("slurm: 19.05\n", ":1: unknown generation of Slurm '19.05'"),
         ("nodes: 1\nnodes: 2\n", ":2: while constructing a mapping found duplicate key"),
+        ("mounts:\n  /a/../etc: {source: .}\n", ":2: '/a/../etc' is no name for one of mounts"),
         ("packages: [--help]\n", ":1: packages[0] is '--help'"),
         ("users:\n  ../x: {}\n", ":2: '../x' is no name for one of users"),
         ("users:\n  alice: {admin: 1}\n", ":2: users.alice.admin is 1. What the user may change in Slurm."),
@@ -125,3 +123,23 @@ def test_the_record_has_the_whole_specification(tmp_path, monkeypatch):
     state.save()
 
     assert read_state("kept").specification == specification
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--slurm", "19.05"], "unknown generation of Slurm '19.05'"),
+        (["--nodes", "0"], "--nodes: nodes is 0. The nodes: a number from 1 to 256"),
+        (["--memory", "17T"], "memory '17T': allowed are 512M to 16T"),
+        (["--features", "A 100"], "features[0] is 'A 100'"),
+        (["--link", "fast"], "link 'fast'"),
+        (["--name", "../x"], "name '../x'"),
+    ],
+)
+def test_a_bad_option_is_refused(tmp_path, options, said):
+    """A bad option ends with status 2 and a sentence, and leaves nothing."""
+    result = CliRunner(env={"XDG_CACHE_HOME": str(tmp_path)}).invoke(cli, ["up", *options])
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not list(tmp_path.rglob("*"))

@@ -1,65 +1,9 @@
-"""What a cluster that is up is changed to: commands of accounting, and what running jobs forbid."""
+"""What a cluster that is up is changed to: commands of accounting."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from srunbook.cluster import Specification
-from srunbook.cluster._associations import accounts_script, changes
-from srunbook.cluster._reconfigure import too_low
-
-JOB = {
-    "job": "7",
-    "user": "alice",
-    "partition": "batch",
-    "qos": "short",
-    "account": "research",
-    "limit": "3:00:00",
-    "nodes": "node[1-2]",
-    "tres": "cpu=4,mem=2G,node=2,billing=4,gres/gpu=2,gres/gpu:a100=2",
-}
-BEFORE = Specification(qos={"short": {"max_wall": "04:00:00"}}, accounts={"research": {}, "other": {}})
-
-
-def after(**values: Any) -> Specification:
-    return Specification(**{"qos": {"short": {}}, "accounts": {"research": {}}, **values})
-
-
-@pytest.mark.parametrize(
-    ("new", "said"),
-    [
-        (after(), None),
-        (
-            after(partitions={"batch": {"max_time": "02:59:59"}}),
-            "limit of 3:00:00, and partitions.batch.max_time is 02",
-        ),
-        (after(partitions={"batch": {"max_nodes": 1}}), "on 2 nodes, and max_nodes is 1"),
-        (after(partitions={"batch": {"nodes": ["node[2-4]"]}, "x": {}}), "on node1, which the partition no longer has"),
-        (after(partitions={"other": {}}), "partition batch, which is no longer there"),
-        (after(qos={"short": {"max_wall": "01:00:00"}}), "and qos.short.max_wall is 01:00:00"),
-        (after(qos={}), "with the QOS short, which is no longer there"),
-        (after(accounts={"other": {}}), "with the account research, which is no longer there"),
-        (after(qos={"short": {"max_tres_per_job": {"cpu": 4, "gres/gpu:a100": 1}}}), "with gres/gpu:a100=2, and qos."),
-        (after(qos={"short": {"max_tres_per_user": {"mem": 2047}}}), "=2048, and qos.short.max_tres_per_user is 2047"),
-        (after(qos={"short": {"grp_tres": {"node": 1}}}), "with node=2, and qos.short.grp_tres is 1"),
-        (after(accounts={"research": {"grp_tres": {"cpu": 3}}}), "with cpu=4, and accounts.research.grp_tres is 3"),
-        (after(qos={"short": {"grp_tres": {"cpu": 4, "mem": 2048, "gres/gpu": 2}}}), None),
-    ],
-    ids=[
-        *("nothing-lower", "time", "nodes", "other-nodes", "no-partition", "wall", "no-qos", "no-account"),
-        *("job", "user", "all", "of-account", "just-enough"),
-    ],
-)
-def test_a_running_job_keeps_what_it_needs(new, said):
-    """A limit below what a job needs is refused in a sentence that names job, user and limit."""
-    told = list(too_low(BEFORE, new, [JOB]))
-
-    assert len(told) == (said is not None)
-    if said:
-        assert told[0].startswith("job 7 of alice runs in partition batch")
-        assert said in told[0]
+from srunbook.cluster._accounting import changes, scripts
 
 
 def test_only_what_differs_is_changed():
@@ -116,12 +60,12 @@ def test_the_qos_that_is_there_is_modified():
     """Accounting begins with the QOS normal: it is neither added nor deleted."""
     limited = Specification(qos={"normal": {"max_wall": "01:00:00"}})
 
-    assert "modify qos normal set priority=0 maxwall=01:00:00\n" in accounts_script(limited)
+    assert "modify qos normal set priority=0 maxwall=01:00:00\n" in scripts(limited)[0]
     assert ["modify", "qos", "normal", "set", "maxwall=-1"] in changes(limited, Specification())[1]
 
 
 def test_names_reach_the_shell_quoted():
     """An option with characters of the shell stays one word of sacctmgr."""
-    text = accounts_script(Specification(accounts={"a": {"options": {"Description": "$(x);y"}}}))
+    first, _ = scripts(Specification(accounts={"a": {"options": {"Description": "$(x);y"}}}))
 
-    assert "add account a 'Description=$(x);y'\n" in text
+    assert "add account a 'Description=$(x);y'\n" in first

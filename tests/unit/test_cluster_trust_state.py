@@ -1,11 +1,10 @@
-"""The cluster trusts what only its own user could have written, and ends only what it can prove to be its own."""
+"""The cluster ends only what it can prove to be its own, and says what is wrong with its cache or its record."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +15,7 @@ from click.testing import CliRunner
 
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
-from srunbook.cluster import ClusterError, Image, Provision, Specification, State, _lifecycle, _roots
-from srunbook.cluster._cache import held, make_folder
-from srunbook.cluster._images import ensure_image, recipe
-from srunbook.cluster._processes import start_time
+from srunbook.cluster import ClusterError, Specification, State, _lifecycle, _roots
 from srunbook.cluster._state import folder_of, locked
 
 NAME = "planted"
@@ -56,8 +52,8 @@ def plant(**changes: Any) -> Path:
 
 
 def test_down_ends_no_process_that_it_cannot_prove_to_be_its_own(foreign):
-    """A record that names a living process, with its right start time and boot, gets that process no signal."""
-    folder = plant(supervisor=[foreign.pid, start_time(foreign.pid)], phase="ready")
+    """A record that names a living process gets that process no signal."""
+    folder = plant(supervisor=foreign.pid, phase="ready")
 
     assert not cluster.read_state(NAME).alive
     assert cluster.down(NAME)
@@ -65,150 +61,35 @@ def test_down_ends_no_process_that_it_cannot_prove_to_be_its_own(foreign):
     assert not folder.exists()
 
 
-def test_down_removes_no_folder_that_a_record_names(base):
-    """Folders that a record gives as cgroups are left alone: the paths follow from the identity."""
-    other = base / "other" / "empty" / "folders"
-    other.mkdir(parents=True)
-    plant(groups=[str(base / "other")])
-
-    assert cluster.down(NAME)
-    assert other.is_dir()
-
-
-def test_down_removes_the_folder_of_no_other_cluster():
-    """A record that gives another name does not lead `down` to the folder of that cluster."""
-    other = State(Specification(name="other"))
-    other.folder.mkdir(parents=True)
-    other.save()
-    plant(specification={"name": "other"})
-
-    with pytest.raises(ClusterError, match=r"'other'.*srunbook cluster down --name planted"):
-        cluster.read_state(NAME)
-    assert cluster.down(NAME)
-    assert cluster.read_state("other") == other
-
-
-def world_writable(path: Path) -> None:
-    path.chmod(path.stat().st_mode | 0o002)
-
-
-def group_writable(path: Path) -> None:
-    path.chmod(path.stat().st_mode | 0o020)
-
-
-def linked(path: Path) -> None:
-    path.rename(path.with_name("elsewhere"))
-    path.symlink_to("elsewhere")
-
-
-def of_another_user(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
-    os.chown(path, 4711, -1)
-
-
-DAMAGES = {
-    world_writable: "is writable by other users",
-    group_writable: "is writable by other users",
-    of_another_user: "belongs to user 4711",
-    linked: "is a link",
-}
-PLACES = ("srunbook", "srunbook/clusters", f"srunbook/clusters/{NAME}", f"srunbook/clusters/{NAME}/state.json")
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_record_that_another_user_could_have_written_is_refused(base, damage, place):
-    """No command reads a record whose file, or a folder above it, another user could change; `down` reads none."""
+def test_a_cache_folder_that_others_write_to_is_refused(base):
+    """Root runs what lies there, so no command reads or removes anything in such a folder."""
     folder = plant()
-    damage(base / place)
-    refused = pytest.raises(
-        ClusterError, match=f"{base / place} (belongs to user|is writable by other users|is a link)"
-    )
+    (base / "srunbook").chmod(0o775)
 
-    with refused:
-        cluster.running_state(NAME)
-    if place.endswith("state.json"):
-        assert cluster.down(NAME)
-        assert not folder.exists()
-        return
-    with refused:
-        cluster.down(NAME)
+    for command in (cluster.running_state, cluster.down):
+        with pytest.raises(ClusterError, match=f"{base}/srunbook is writable by other users .*XDG_CACHE_HOME"):
+            command(NAME)
     assert (folder / "state.json").exists()
 
 
-@pytest.mark.parametrize("damage", [world_writable, of_another_user])
-def test_a_cache_folder_that_another_user_could_replace_is_refused(base, damage):
-    """So is a cache folder below one where another user may rename things; /tmp is safe, by its sticky bit."""
-    plant()
-    damage(base)
-
-    with pytest.raises(ClusterError, match=f"{base} .*XDG_CACHE_HOME"):
-        cluster.read_state(NAME)
-    base.chmod(0o1777)
-    os.chown(base, os.geteuid(), -1)
-    assert cluster.read_state(NAME)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("place", ["roots", "roots/SUITE", "roots/SUITE/manifest.json", "roots/SUITE/root"])
-def test_a_planted_root_is_refused(base, place, damage):
-    """What a cluster runs as root comes from a root that no other user could have put there."""
-    folder = _roots.folder_of("bookworm")
-    (folder / "root").mkdir(parents=True)
-    root = {"path": "/elsewhere", "suite": "bookworm", "slurm": "22.05.8", "date": "x", "recipe": "x", "versions": {}}
-    (folder / "manifest.json").write_text(json.dumps(root))
-    assert _roots.find_root("bookworm").path == str(folder / "root")
-    found = base / "srunbook" / place.replace("SUITE", folder.name)
-    damage(found)
-
-    with pytest.raises(ClusterError, match=f"{found} {DAMAGES[damage]}"):
-        _roots.find_root("bookworm")
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("place", ["images", "images/jax.json", "images/jax.sif"])
-def test_a_planted_image_is_refused(base, monkeypatch, place, damage):
-    """Neither does a cluster come up with an image that another user could have put there."""
-    definition = base / "jax.def"
-    definition.write_text("Bootstrap: debootstrap\n")
-    image = Image("jax", definition)
-    images = make_folder(base / "srunbook" / "images")
-    (images / "jax.sif").touch()
-    (images / "jax.json").write_text(json.dumps({"recipe": recipe(image)}))
-    root = _roots.Root("x", "sid", "26.05.1", "x", "x", {"apptainer": "1.4"})
-    assert ensure_image(root, image) == images / "jax.sif"
-    damage(base / "srunbook" / place)
-    for name in ("check_host", "ensure_root"):
-        monkeypatch.setattr(_lifecycle, name, lambda *_, **__: root)
-
-    with pytest.raises(ClusterError, match=f"{base / 'srunbook' / place} {DAMAGES[damage]}"):
-        cluster.up(Specification(name=NAME), Provision(images=(image,)))
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"path": 3}', '{"suite": "bookworm"}'])
+@pytest.mark.parametrize("text", ["", '{"suite": "bookworm"}'])
 def test_a_root_with_a_broken_manifest_is_no_root(text):
-    """A manifest that was cut, or has another form, makes no root: it is made anew."""
+    """A manifest that was cut, or has another form, makes no root, and one that is written last does."""
     folder = _roots.folder_of("bookworm")
     (folder / "root").mkdir(parents=True)
     (folder / "manifest.json").write_text(text)
-
     assert _roots.find_root("bookworm") is None
+    root = {"path": "x", "suite": "bookworm", "slurm": "22.05.8", "date": "x", "recipe": "x", "versions": {}}
+    (folder / "manifest.json").write_text(json.dumps(root))
+
+    assert _roots.find_root("bookworm").path == str(folder / "root")
 
 
-WHOLE = json.dumps({"specification": {"name": NAME, "nodes": 4}, "identity": "0123abcd", "boot": "x"})
+WHOLE = json.dumps({"specification": {"name": NAME, "nodes": 4}, "identity": "0123abcd", "phase": "x"})
 BROKEN = {
     "empty": b"",
     "cut": WHOLE[:60].encode(),
-    "not-json": b"up since Monday",
-    "not-utf-8": b"\xff\xfe\x00",
-    "a-list": b"[]",
-    "no-specification": b"{}",
-    "specification-of-another-type": WHOLE.replace('"nodes": 4', '"nodes": "four"').encode(),
     "specification-out-of-range": WHOLE.replace('"nodes": 4', '"nodes": 4000').encode(),
-    "supervisor-of-another-type": WHOLE.replace('"boot"', '"supervisor": ["1", null], "boot"').encode(),
-    "identity-with-a-path": WHOLE.replace("0123abcd", "../../x").encode(),
-    "nested": b"[" * 100_000,
 }
 
 
@@ -274,7 +155,7 @@ def test_a_useless_cache_folder_is_refused(monkeypatch, subcommand, value, said)
     assert not Path("relative").exists()
 
 
-@pytest.mark.parametrize("mirror", ["debian", "ftp://host/debian", "http://", "http:///debian", "file:///none/there"])
+@pytest.mark.parametrize("mirror", ["debian", "http://", "file:///none/there"])
 def test_a_bad_mirror_is_bad_input(base, monkeypatch, mirror):
     """A mirror that is no URL, or names no folder, ends with status 2, also where no root has to be made."""
     monkeypatch.setattr(_lifecycle, "check_host", lambda **_: None)
@@ -285,24 +166,6 @@ def test_a_bad_mirror_is_bad_input(base, monkeypatch, mirror):
     assert not list(base.iterdir())
 
 
-def test_down_needs_no_room(monkeypatch):
-    """A full disk does not keep a cluster up."""
-    folder = plant()
-    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 0})())
-
-    assert cluster.down(NAME)
-    assert not folder.exists()
-
-
-def test_nothing_stays_of_a_cluster(base):
-    """Once a cluster is down, its folder and its lock are gone; a `down` without a cluster leaves nothing either."""
-    plant()
-
-    assert cluster.down(NAME)
-    assert not cluster.down(NAME)
-    assert [path.name for path in base.rglob("*")] == ["srunbook", "clusters"]
-
-
 def test_one_at_a_time_holds_a_cluster():
     """A second command for the same cluster is refused; one for another cluster is not."""
     with ExitStack() as stack:
@@ -311,38 +174,46 @@ def test_one_at_a_time_holds_a_cluster():
         with pytest.raises(ClusterError, match="another command is starting or stopping cluster 'planted'"):
             stack.enter_context(locked(NAME))
     with locked(NAME):
-        assert folder_of(NAME).is_dir()
-    assert not folder_of(NAME).exists()
-
-
-def test_who_waited_for_a_removed_folder_holds_the_new_one(base):
-    """The folder is the lock: whoever waited for one that its holder has removed makes it anew, and holds that."""
-    folder = base / "srunbook" / "roots" / "one"
-    inside = threading.Event()
-    end = threading.Event()
-
-    def wait() -> None:
-        with held(folder, wait=True):
-            inside.set()
-            end.wait()
-
-    with held(folder, wait=False):
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        assert not inside.wait(0.1)
-    inside.wait()
-    with pytest.raises(BlockingIOError), held(folder, wait=False):
         pass
-    end.set()
-    waiting.join()
-    assert not folder.exists()
 
 
-def test_a_fault_of_another_version_is_named():
-    """`heal` says which fault it does not know, and that `down` undoes it."""
-    plant(faults=[{"node": "node1"}])
-    state = cluster.read_state(NAME)
-    assert state is not None
+def test_a_generation_that_moved_on_is_said_to_be_gone(monkeypatch):
+    """Once sid holds another Slurm, 26.05 fails with a sentence and `newest` goes on."""
+    later = _roots.Root("x", "sid", "27.05.1", "x", "x", {})
+    monkeypatch.setattr(_roots, "find_root", lambda suite, more: later)
 
-    with pytest.raises(ClusterError, match=r"\{'node': 'node1'\}.*srunbook cluster down"):
-        cluster.faults.heal(state)
+    with pytest.raises(ClusterError, match=r"no longer holds Slurm 26\.05: its packages are 27\.05\.1"):
+        _roots.ensure_root("26.05")
+    assert _roots.ensure_root("newest") is later
+
+
+def test_a_mirror_is_found_in_either_form(tmp_path):
+    """The mirror of the machine is read from either form of apt's configuration."""
+    with pytest.raises(ClusterError, match="--mirror"):
+        _roots.mirror_of_host(tmp_path)
+    (tmp_path / "sources.list").write_text("# none\ndeb [arch=amd64] http://one.example/debian bookworm main\n")
+    assert _roots.mirror_of_host(tmp_path) == "http://one.example/debian"
+    (tmp_path / "sources.list").unlink()
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "debian.sources").write_text("Types: deb\nURIs: http://two.example/debian\n")
+
+    assert _roots.mirror_of_host(tmp_path) == "http://two.example/debian"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda state: cluster.faults.kill_node(state, "node9"), "node 'node9': the cluster has node1, node2"),
+        (lambda state: cluster.faults.link(state, "fast"), "a rate is 100kbit to 40gbit"),
+        (lambda state: cluster.faults.slow_node(state, "node1", 0), "allowed are 0.05 to 64"),
+        (lambda state: cluster.faults.fill_disk(state, -1), "allowed are 0 to 60000"),
+    ],
+    ids=["node", "rate", "quota", "room"],
+)
+def test_bad_faults_are_refused(call, said):
+    """A fault that cannot be is refused before anything is broken."""
+    state = State(Specification(nodes=2))
+    with pytest.raises(cluster.SpecificationError, match=said):
+        call(state)
+
+    assert state.faults == []

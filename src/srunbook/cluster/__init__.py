@@ -12,25 +12,18 @@ All of this needs Linux and root.
 from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
-from srunbook.cluster._commands import capture, execute, submit
-from srunbook.cluster._configuration import SECOND_USER, USER
-from srunbook.cluster._copying import copy
-from srunbook.cluster._description import ClusterStatus, describe, status_schema
-from srunbook.cluster._errors import ClusterError, RecordError, SpecificationError, TrustError
-from srunbook.cluster._fields import SCHEMA_URL
-from srunbook.cluster._jobs import FinishedJob, account, await_job
-from srunbook.cluster._lifecycle import down, names, status, up
-from srunbook.cluster._limits import Limits, describe_processors
-from srunbook.cluster._logs import logs
+from srunbook.cluster._commands import capture, execute
+from srunbook.cluster._copying import copy, stage
+from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._host import Limits, describe_processors
+from srunbook.cluster._jobs import FinishedJob, account, await_job, logs, submit
+from srunbook.cluster._lifecycle import down, reconfigure, status, up
 from srunbook.cluster._provision import Image, Provision
-from srunbook.cluster._reading import read_specification
-from srunbook.cluster._reconfigure import reconfigure
-from srunbook.cluster._schema import schema
 from srunbook.cluster._scripts import Bind
-from srunbook.cluster._specification import Specification
-from srunbook.cluster._staging import stage
-from srunbook.cluster._state import State, locked, read_state, running_state
-from srunbook.cluster._values import GENERATIONS, NEWEST
+from srunbook.cluster._sections import GENERATIONS, NEWEST, SECOND_USER, USER
+from srunbook.cluster._specification import SCHEMA_URL, Specification, read_specification, schema
+from srunbook.cluster._state import State, locked, names, read_state, running_state
+from srunbook.cluster._status import ClusterStatus, describe, status_schema
 
 __all__ = [
     "GENERATIONS",
@@ -45,11 +38,9 @@ __all__ = [
     "Image",
     "Limits",
     "Provision",
-    "RecordError",
     "Specification",
     "SpecificationError",
     "State",
-    "TrustError",
     "account",
     "await_job",
     "capture",

@@ -1,26 +1,93 @@
-"""Using a cluster as an ordinary user does: commands on its login node, jobs, a shell."""
+"""Run commands on the machines of a cluster."""
 
 from __future__ import annotations
 
-import re
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from srunbook.cluster._configuration import USER
-from srunbook.cluster._entering import ROOT, devices, entering
-from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._jobs import FinishedJob, await_job
-from srunbook.cluster._progress import Say, say_nothing
-from srunbook.cluster._staging import stage
+from srunbook.cluster._cgroups import limiting_command, limiting_groups
+from srunbook.cluster._errors import SpecificationError
+from srunbook.cluster._host import CLEAN_ENVIRONMENT
+from srunbook.cluster._processes import ending_in_order, handling
+from srunbook.cluster._sections import USER
 from srunbook.cluster._state import State
-from srunbook.cluster._terminal import is_interactive, run_apart
+
+JOIN = 'umask 022; while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
+"""Joins the cgroups named before `--`, then becomes the command after it."""
+
+ROOT = "root"
+"""The administrator of a cluster, who has every right on its machines and no home below /home."""
+
+AS_USER = 'cd -- "$1" && shift && exec "$@"'
+
+
+def entering(
+    state: State,
+    machine: str,
+    command: Sequence[str],
+    *,
+    user: str | None = None,
+    folder: str | None = None,
+    login: bool = True,
+    session: bool = True,
+) -> list[str]:
+    """Return the command line that runs a command on a machine of the cluster.
+
+    The command inherits the three streams and TERM. It inherits no other variable: root looks for programs on PATH
+    inside the machine, too, where the caller's PATH may name folders that a user can write to.
+
+    Args:
+        state: The cluster.
+        machine: The machine.
+        command: What to run.
+        user: As whom: a user of the cluster, or root with root's login shell. Without it, as root without a shell.
+        folder: Where a user's command runs; the user's home by default.
+        login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise no file of the
+            user is read, so that nothing but the command prints.
+        session: Whether it gets a session of its own, which has no terminal.
+
+    Raises:
+        SpecificationError: There is no such user or machine.
+        ClusterError: The machine is dead.
+    """
+    users = state.specification.users
+    if user not in (None, ROOT, *users):
+        raise SpecificationError(
+            f"user {user!r}: the cluster has {', '.join(users)} and {ROOT}, as in --user {next(iter(users))}"
+        )
+    process = _first_process(state, machine)
+    clean = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
+    start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}", *limiting_command(state)]
+    join = ["sh", "-c", JOIN, "sh", *(str(path / "cgroup.procs") for path in limiting_groups(state, machine)), "--"]
+    enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
+    leave = ["setsid"] if session else []
+    switch = []
+    if user is not None:
+        switch = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env", "--pdeathsig=TERM"]
+        switch += ["--", "bash", "-lc" if login else "-c", AS_USER, "bash", folder or home_of(user)]
+    return [*start, *join, *enter, *leave, *switch, *command]
+
+
+def home_of(user: str) -> str:
+    """Return the home of a user on the cluster.
+
+    >>> home_of("alice"), home_of(ROOT)
+    ('/home/alice', '/root')
+    """
+    return f"/{ROOT}" if user == ROOT else f"/home/{user}"
+
+
+def _first_process(state: State, machine: str) -> int:
+    if machine not in state.machines:
+        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
+    return state.first_process(machine)
 
 
 def execute(state: State, command: Sequence[str], *, user: str = USER, machine: str = "login") -> int:
-    """Run a command on the cluster with this process's own input and output.
-
-    It gets a session of its own, and a terminal of its own in the place of this process's.
+    """Run a command on the cluster with this process's own input, output and terminal.
 
     Args:
         state: The cluster.
@@ -35,10 +102,12 @@ def execute(state: State, command: Sequence[str], *, user: str = USER, machine: 
         SpecificationError: No such user or machine.
         ClusterError: The machine is dead.
     """
-    typed = is_interactive()
-    line = entering(state, machine, command, user=user, terminal=typed)
-    owner = 0 if user == ROOT else state.specification.user_ids[user]
-    return run_apart(line, devices(state, machine), owner, interactive=typed)
+    line = entering(state, machine, command, user=user, session=not os.isatty(0))
+    sys.stdout.flush()
+    # Ctrl-C is for the command. What ends this process ends the command, too.
+    with handling(lambda _: None, signal.SIGINT, signal.SIGQUIT), ending_in_order():
+        status = subprocess.run(line, check=False).returncode
+    return status if status >= 0 else 128 - status
 
 
 def capture(
@@ -48,6 +117,7 @@ def capture(
     user: str | None = USER,
     machine: str = "login",
     folder: str | None = None,
+    login: bool = True,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command on the cluster and return what it said.
@@ -58,6 +128,7 @@ def capture(
         user: As whom: a user of the cluster, or `root`; None is root without a login shell.
         machine: On which machine.
         folder: Where; the user's home by default.
+        login: Whether it gets the environment of a login shell, whose profile may print, too.
         timeout: Seconds after which it is killed.
 
     Raises:
@@ -65,7 +136,7 @@ def capture(
         ClusterError: The machine is dead.
     """
     return subprocess.run(
-        entering(state, machine, command, user=user, folder=folder),
+        entering(state, machine, command, user=user, folder=folder, login=login),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -73,51 +144,3 @@ def capture(
         check=False,
         timeout=timeout,
     )
-
-
-def submit(
-    state: State,
-    script: Path,
-    arguments: Sequence[str] = (),
-    *,
-    user: str = USER,
-    options: Sequence[str] = (),
-    extra: Sequence[Path] = (),
-    folder: str | None = None,
-    follow: Say = say_nothing,
-    timeout: float | None = None,
-) -> FinishedJob:
-    """Submit a job script unmodified and wait for the end of the job, of all its elements and components.
-
-    Args:
-        state: The cluster.
-        script: The script on the host.
-        arguments: What is passed to the script.
-        user: Who submits it.
-        options: Options of sbatch.
-        extra: Files and folders that it needs beside it, besides the Python and configuration files that lie there.
-        folder: Where it is submitted, on the cluster; by default a new folder with the script and these files.
-        follow: Is given the job's output as it grows.
-        timeout: Seconds after which the job is cancelled.
-
-    Returns:
-        The job.
-
-    Raises:
-        SpecificationError: There is no such user, script, file or folder, or the user is root.
-        ClusterError: sbatch refused it, or the job did not end in time.
-    """
-    if user == ROOT:
-        users = ", ".join(state.specification.users)
-        raise SpecificationError(f"user 'root': a job belongs to a user of the cluster, which has {users}")
-    folder = folder or stage(state, script, user=user, extra=extra)
-    command = ["sbatch", "--parsable", *options, script.name, *arguments]
-    result = capture(state, command, user=user, folder=folder)
-    if result.returncode != 0:
-        raise ClusterError(f"sbatch refused {script.name}:\n{result.stderr.strip()}")
-    if result.stderr.strip():
-        follow(result.stderr)
-    job = re.search(r"^(\d+)(;\S*)?\n\Z", result.stdout, re.MULTILINE)  # the user's profile may print lines before it
-    if not job:
-        raise ClusterError(f"sbatch printed {result.stdout!r} and not the number of the job")
-    return await_job(state, job[1], user=user, follow=follow, timeout=timeout)

@@ -3,58 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from srunbook.cluster._specification import Specification
 from srunbook.slurm import compress_hostlist
 
-USER = "alice"
-"""The ordinary user, who submits jobs."""
-
-SECOND_USER = "bob"
-"""Another ordinary user, who must not see what the first one does."""
-
-USER_IDS = {USER: 20001, SECOND_USER: 20002}
-"""Numbers of the users that every root has: high ones, so that they are nobody on the host."""
+PLUGINS = ("proctrack", "task", "gather", "cgroup", "constrain")
+"""How Slurm finds a job's processes, confines a task and measures it, `CgroupPlugin`, and whether memory has limits."""
 
 
-@dataclass(frozen=True)
-class Plugins:
-    """The plugins that shape how jobs are tracked, signalled and limited.
-
-    Args:
-        proctrack: How Slurm finds a job's processes.
-        task: What confines a task.
-        gather: Where the accounting of running steps comes from.
-        cgroup: Value of `CgroupPlugin`.
-        constrain: Whether memory limits are enforced.
-    """
-
-    proctrack: str
-    task: str
-    gather: str
-    cgroup: str
-    constrain: bool
-
-
-def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> Plugins:
+def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     """Choose the plugins that a generation can run on this machine.
 
     Args:
         slurm_version: Version of Slurm in the root, such as 22.05.8.
         cgroup_v1: Whether the machine has the version 1 hierarchies mounted that Slurm uses.
 
-    >>> choose_plugins("22.05.8", cgroup_v1=True).proctrack
+    >>> choose_plugins("22.05.8", cgroup_v1=True)["proctrack"]
     'proctrack/cgroup'
-    >>> choose_plugins("26.05.1", cgroup_v1=False).cgroup
+    >>> choose_plugins("26.05.1", cgroup_v1=False)["cgroup"]
     'disabled'
     """
     if cgroup_v1:
-        return Plugins("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", constrain=True)
-    year, month = (int(part) for part in slurm_version.split(".")[:2])
-    plugin = "disabled" if (year, month) >= (23, 2) else "cgroup/v1"
-    return Plugins("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, constrain=False)
+        found = ("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", True)
+    else:
+        year, month = (int(part) for part in slurm_version.split(".")[:2])
+        plugin = "disabled" if (year, month) >= (23, 2) else "cgroup/v1"
+        found = ("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, False)
+    return dict(zip(PLUGINS, found, strict=True))
 
 
 def node_lines(specification: Specification) -> str:
@@ -144,7 +121,7 @@ def resource_lines(specification: Specification) -> str:
     return f"GresTypes={','.join(names)}\nAccountingStorageTRES={','.join(counted)}\n"
 
 
-def slurm_conf(specification: Specification, plugins: Plugins) -> str:
+def slurm_conf(specification: Specification, plugins: Mapping[str, Any]) -> str:
     """Return the text of slurm.conf; own lines of the specification come last, where a later one wins."""
     preemption = specification.preemption
     kind = {"partition": "preempt/partition_prio", "qos": "preempt/qos", "none": "preempt/none"}[preemption.by]
@@ -167,11 +144,11 @@ SlurmctldPidFile=/run/slurmctld.pid
 SlurmdPidFile=/run/slurmd.pid
 SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd.%n.log
-ProctrackType={plugins.proctrack}
-TaskPlugin={plugins.task}
+ProctrackType={plugins["proctrack"]}
+TaskPlugin={plugins["task"]}
 TaskProlog=/etc/slurm/{"site_tasks.sh" if specification.task_prolog else "task_prolog.sh"}
 {scripts}\
-JobAcctGatherType={plugins.gather}
+JobAcctGatherType={plugins["gather"]}
 JobAcctGatherFrequency=task=2
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
@@ -226,16 +203,16 @@ StorageLoc=slurm_acct_db
 """
 
 
-def cgroup_conf(plugins: Plugins, own: str = "") -> str:
+def cgroup_conf(plugins: Mapping[str, Any], own: str = "") -> str:
     """Return the text of cgroup.conf; own lines come last.
 
     >>> print(cgroup_conf(choose_plugins("26.05.1", cgroup_v1=False)), end="")
     CgroupPlugin=disabled
     """
-    lines = [f"CgroupPlugin={plugins.cgroup}"]
-    if plugins.cgroup != "disabled":
+    lines = [f"CgroupPlugin={plugins['cgroup']}"]
+    if plugins["cgroup"] != "disabled":
         lines.append("CgroupMountpoint=/sys/fs/cgroup")
-    if plugins.constrain:
+    if plugins["constrain"]:
         lines += ["ConstrainRAMSpace=yes", "ConstrainSwapSpace=yes", "AllowedSwapSpace=0"]
     return "\n".join(lines) + "\n" + own
 

@@ -1,61 +1,93 @@
-"""Copying files between this machine and those of a cluster, on the cluster by a user's own hands."""
+"""Copy files between this machine and those of a cluster; on the cluster, a user reads and writes them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import secrets
-import shutil
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from srunbook.cluster._configuration import USER
-from srunbook.cluster._entering import entering
+from srunbook.cluster._commands import entering, home_of
 from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._packing import Item, feed
-from srunbook.cluster._pipes import connected
+from srunbook.cluster._scripts import shell_script
+from srunbook.cluster._sections import USER
 from srunbook.cluster._state import State
-from srunbook.cluster._unpacking import FOLDER, unpack
 
-RECEIVE = """\
-refuse() { printf '%s\\n' "$*" >&2; exit 1; }
-target=$1 folder=$2 name=$3
-if [ -d "$target" ]; then folder=$target name=$4; fi
-[ -n "$name" ] || refuse "no such folder: ${target#./}"
-cd -- "$folder" 2>/dev/null || refuse "no folder ${folder#./} that $(id -un) may enter"
-place=$(pwd -P)
-[ "$(id -u)" != 0 ] || [ "$place" = "$(pwd -L)" ] || refuse "$(pwd -L) is a link to $place: root needs that path"
-while [ "$(id -u)" = 0 ]; do # whoever owns a folder on the way could lead root anywhere, with a link or without
-    unsafe=$(find "$place" -prune '(' ! -user root -o -perm /022 ! -perm -1000 ')') || exit 1
-    [ -z "$unsafe" ] || refuse "$unsafe is not root's alone: copy as its user, with --user"
-    [ "$place" != / ] || break
-    place=$(dirname -- "$place")
-done
-half=$(mktemp --directory ./.copy-XXXXXXXXXX) || exit 1
-trap 'rm -rf -- "$half"' EXIT
-trap 'exit 1' HUP INT TERM
-tar --extract --directory="$half" || exit 1
-[ -e "$half/whole" ] || refuse "the copy broke off"
-if [ -d "$half/copy" ] && { [ -e "./$name" ] || [ -L "./$name" ]; }; then
-    refuse "$PWD/$name is there already: remove it, or copy to another name"
-fi
-mv --force --no-target-directory -- "$half/copy" "./$name"
-"""
-"""Unpacks what comes in beside where it shall be, and moves it there once all of it has come.
+BESIDE = (".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+"""Endings of the files that a script takes along from its own folder: programs, and what configures them."""
 
-Its arguments are where it shall be, the folder and the name of that, and the name to take where it is a folder.
-"""
 
-SEND = """\
-place=$(realpath --canonicalize-existing -- "$1") || exit 1
-exec tar --create --hard-dereference --directory="$(dirname -- "$place")" "./$(basename -- "$place")"
-"""
-"""Packs a file or a folder; a link that is named is what it leads to, and others stay links."""
+def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
+    """Copy a job script, byte for byte, and what it needs beside it into a new folder of a user's home.
 
-PLACE = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(.*)", re.DOTALL)
+    The Python and configuration files of its own folder come along; anything else is asked for. The user makes the
+    folder and writes the files. A link that lies in a folder is copied as a link.
+
+    Args:
+        state: The cluster.
+        script: The script on the host.
+        user: Whose home.
+        extra: Further files and folders that it needs beside it. Of a folder that holds the script, only what lies in
+            it.
+
+    Returns:
+        The folder's path on the cluster.
+
+    Raises:
+        SpecificationError: There is no such script, file or folder, or something in a folder cannot be copied.
+        ClusterError: The files could not be written there.
+    """
+    if not script.is_file():
+        raise SpecificationError(f"no such script: {script}. Give a file, as in train.sbatch")
+    done = _feed(state, "login", user, "stage", [script.stem], _beside(script, extra))
+    if done.returncode != 0:
+        raise ClusterError(f"{script.name} could not be copied into {home_of(user)}: {done.stderr.strip()}")
+    return f"{home_of(user)}/{done.stdout.strip()}"
+
+
+def _beside(script: Path, extra: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield files and folders and their names; of several with the same name the last one stays: the script."""
+    folder = script.resolve().parent
+    for path in sorted(folder.iterdir()):
+        if path.suffix in BESIDE and path.name != script.name and (path.is_file() or path.is_symlink()):
+            yield path, path.name
+    for path in extra:
+        if path.is_dir() and folder.is_relative_to(path.resolve()):
+            yield from ((child, child.name) for child in sorted(path.iterdir()))
+        elif path.exists():
+            yield path.resolve(), path.resolve().name if path.is_dir() else path.name
+        else:
+            raise SpecificationError(f"{script.name} needs {path}, which is neither a file nor a folder")
+    yield script.resolve(), script.name
+
+
+def _feed(
+    state: State, machine: str, user: str, name: str, arguments: Sequence[str], items: Iterable[tuple[Path, str]]
+) -> subprocess.CompletedProcess[str]:
+    """Run a shell script on an archive of files and folders, each under a name; links in it stay links."""
+    line = entering(state, machine, ["sh", "-c", shell_script(name), "sh", *arguments], user=user, login=False)
+    with tempfile.TemporaryFile() as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="w") as archive:
+                for path, inside in items:
+                    archive.add(path, inside, filter=_entry)
+        except OSError as error:
+            raise SpecificationError(f"cannot be copied: {error}") from None
+        stream.seek(0)
+        return subprocess.run(line, stdin=stream, capture_output=True, text=True, errors="replace", check=False)
+
+
+def _entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave the owner of an entry to whoever unpacks it, who gives it to all to read."""
+    if not (entry.isfile() or entry.isdir() or entry.issym() or entry.islnk()):
+        raise SpecificationError(f"{entry.name} is a pipe or a device: only files, folders and links can be copied")
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    return entry
 
 
 def copy(state: State, source: str, target: str, *, user: str = USER) -> None:
@@ -64,15 +96,14 @@ def copy(state: State, source: str, target: str, *, user: str = USER) -> None:
     If the target is a folder, the copy lies in it under the name of the source; otherwise it gets the name of the
     target. A file replaces a file; a folder replaces nothing.
 
-    A user of the cluster may put a link in the place of anything they own at any time. So files on the cluster are
-    read and written by the user, root writes only where nobody else can, and no link is followed on this machine.
-    A link that lies in a folder is copied as a link; from the cluster, only one that leads down.
+    The user reads and writes the files on the cluster. A link that lies in a folder is copied as a link; from the
+    cluster, only if it does not lead out of the folder.
 
     Args:
         state: The cluster.
-        source: Path of what is copied, on the cluster with the name of a machine before it: `node1:/tmp/trace.json`.
+        source: Path of what to copy, on the cluster with the name of a machine before it: `node1:/tmp/trace.json`.
             A relative path on the cluster begins in the user's home.
-        target: Path of where it shall be. One of the two is on the cluster.
+        target: Path of the copy. One of the two is on the cluster.
         user: Who reads or writes on the cluster: a user, or `root`.
 
     Raises:
@@ -80,7 +111,7 @@ def copy(state: State, source: str, target: str, *, user: str = USER) -> None:
             something in a folder cannot be copied.
         ClusterError: It could not be read or written; nothing of it is there.
     """
-    here, there = PLACE.fullmatch(source), PLACE.fullmatch(target)
+    here, there = (re.fullmatch(r"([A-Za-z][A-Za-z0-9-]*):(.*)", path, re.DOTALL) for path in (source, target))
     if there and not here:
         _send(state, Path(source), there[1], there[2], user)
     elif here and not there:
@@ -100,36 +131,37 @@ def _send(state: State, source: Path, machine: str, path: str, user: str) -> Non
     folder = str(split.parent) if split.is_absolute() else f"./{split.parent}"
     name = "" if place.endswith("/") or split.name == ".." else split.name
     arguments = [place, folder, name, source.resolve().name]
-    line = entering(state, machine, ["sh", "-c", RECEIVE, "sh", *arguments], user=user, login=False)
-    try:
-        status, _, said = feed(line, [Item(source, "copy")], last="whole")
-    except OSError as error:
-        raise SpecificationError(f"{source} cannot be copied: {error}") from None
-    if status != 0:
-        raise ClusterError(f"{source} was not copied to {machine}:{path}: {said or 'its machine or its user ended it'}")
+    done = _feed(state, machine, user, "receive", arguments, [(source.resolve(), "copy")])
+    if done.returncode != 0:
+        why = done.stderr.strip() or "its machine or its user ended it"
+        raise ClusterError(f"{source} was not copied to {machine}:{path}: {why}")
 
 
 def _fetch(state: State, machine: str, path: str, target: Path, user: str) -> None:
     place = _in_home(path)
     folder, name = (target, PurePosixPath(place).name) if target.is_dir() else (target.parent, target.name)
-    line = entering(state, machine, ["sh", "-c", SEND, "sh", place], user=user, login=False)
-    with _half(folder) as (above, half), connected(line) as command:
-        command.stdin.close()
-        try:
-            found, problem = unpack(command.stdout, half), ""
-            command.stdout.read(2**20)  # padding
-        except EOFError as error:
-            found, problem = "", str(error)
-        command.stdout.close()  # who writes on gets a signal
-        if command.process.wait() != 0 or problem:
-            why = command.complaint() or problem or "its machine or its user ended it"
-            raise ClusterError(f"{machine}:{path} was not copied to {target}: {why}")
-        name = found if name in ("", "..") else name
-        with contextlib.suppress(FileNotFoundError):
-            there = os.stat(name, dir_fd=above, follow_symlinks=False)
-            if stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(os.stat(found, dir_fd=half, follow_symlinks=False).st_mode):
-                raise ClusterError(f"{folder / name} is there already: remove it, or copy to another name")
-        os.rename(found, name, src_dir_fd=half, dst_dir_fd=above)
+    if not folder.is_dir():
+        raise SpecificationError(f"{folder} is no folder to copy into")
+    line = entering(state, machine, ["sh", "-c", shell_script("send"), "sh", place], user=user, login=False)
+    refused = f"{machine}:{path} was not copied to {target}"
+    try:
+        with tempfile.TemporaryDirectory(prefix=".copy-", dir=folder) as half, tempfile.TemporaryFile() as stream:
+            done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, check=False)
+            if done.returncode != 0:
+                why = done.stderr.decode(errors="replace").strip() or "its machine or its user ended it"
+                raise ClusterError(f"{refused}: {why}")
+            stream.seek(0)
+            with tarfile.open(fileobj=stream) as archive:
+                archive.extractall(half, filter="data")
+            (made,) = Path(half).iterdir()
+            there = folder / (made.name if name in ("", "..") else name)
+            if os.path.lexists(there) and (made.is_dir() or there.is_dir()):
+                raise ClusterError(f"{there} is there already: remove it, or copy to another name")
+            made.replace(there)
+    except tarfile.TarError as error:
+        raise SpecificationError(f"{refused}: {error}") from None
+    except OSError as error:
+        raise ClusterError(f"{refused}: {error}") from None
 
 
 def _in_home(path: str) -> str:
@@ -141,29 +173,3 @@ def _in_home(path: str) -> str:
     if path == "~" or path.startswith("~/"):
         path = path[1:].lstrip("/")
     return path if path.startswith("/") else f"./{path}"
-
-
-@contextmanager
-def _half(folder: Path) -> Iterator[tuple[int, int]]:
-    """Open a folder, and a new one in it that nobody else enters; remove the new one at the end, with all in it."""
-    name = f".copy-{secrets.token_hex(8)}"
-    try:
-        above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SpecificationError(f"{folder} is no folder to copy into: {error.strerror}") from None
-    try:
-        os.mkdir(name, 0o700, dir_fd=above)
-        try:
-            half = os.open(name, FOLDER, dir_fd=above)
-            try:
-                if os.fstat(half).st_uid != os.geteuid() or any(os.scandir(half)):
-                    raise ClusterError(f"{folder / name} was replaced by another user")
-                yield above, half
-            finally:
-                os.close(half)
-        finally:
-            shutil.rmtree(name, ignore_errors=True, dir_fd=above)
-    except OSError as error:
-        raise ClusterError(f"nothing was copied into {folder}: {error}") from None
-    finally:
-        os.close(above)

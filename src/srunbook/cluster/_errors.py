@@ -1,6 +1,8 @@
-"""What can go wrong with a cluster, told apart by whose turn it is."""
+"""What a cluster tells: what went wrong, by whose turn it is, and how far it is."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 
 class ClusterError(Exception):
@@ -11,9 +13,9 @@ class SpecificationError(ClusterError):
     """What was asked for is not possible: the message names the value found, what is allowed and an example."""
 
 
-class RecordError(ClusterError):
-    """The record of a cluster cannot be read; `down` clears the cluster away nevertheless."""
+Say = Callable[[str], object]
+"""Be given a text: a line of progress, or what a job has printed."""
 
 
-class TrustError(ClusterError):
-    """Another user could have written what lies in the cache folder."""
+def say_nothing(_text: str) -> None:
+    """Take a text and drop it."""

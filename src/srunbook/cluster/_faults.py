@@ -8,14 +8,14 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
+from srunbook.cluster._cgroups import clear_groups, limit_processors
 from srunbook.cluster._commands import capture
 from srunbook.cluster._daemons import start_daemons
 from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._groups import clear_groups, limit_processors
 from srunbook.cluster._namespaces import connect, in_network, start_machines
 from srunbook.cluster._processes import kill
+from srunbook.cluster._sections import parse_rate
 from srunbook.cluster._state import State
-from srunbook.cluster._values import parse_rate
 
 __all__ = ["drain", "drop", "fill_disk", "heal", "kill_node", "link", "preempt", "resume", "slow_node"]
 
@@ -33,19 +33,20 @@ def shape_link(state: State, node: str, rate: str | None) -> None:
         in_network(state, machine, [*qdisc, *shape])
 
 
-def _node(state: State, name: str) -> str:
-    if name not in state.specification.node_names:
-        nodes = ", ".join(state.specification.node_names)
-        raise SpecificationError(f"node {name!r}: the cluster has {nodes}, as in fault drain node1")
-    return name
+def _nodes(state: State, names: Sequence[str]) -> list[str]:
+    """Return the nodes of these names, which have to be there; all of them without a name."""
+    known = state.specification.node_names
+    for name in names:
+        if name not in known:
+            raise SpecificationError(f"node {name!r}: the cluster has {', '.join(known)}, as in fault drain node1")
+    return list(names or known)
 
 
-def _record(state: State, kind: str, **details: str) -> dict[str, str]:
+def _record(state: State, kind: str, **details: str) -> None:
     fault = {"kind": kind, **details}
     if fault not in state.faults:
         state.faults.append(fault)
         state.save()
-    return fault
 
 
 def _administer(state: State, *command: str) -> None:
@@ -63,11 +64,11 @@ def kill_node(state: State, node: str) -> None:
         state: The cluster.
         node: The node.
     """
-    _record(state, "kill-node", node=_node(state, node))
+    _record(state, "kill-node", node=_nodes(state, [node])[0])
     if not state.has(node):
         return
     in_network(state, None, ["ip", "link", "delete", f"v-{node}"])
-    kill(state.machines[node], lambda _: state.has(node))
+    kill(state.first_process(node))
     while state.has(node):
         time.sleep(0.01)
 
@@ -91,14 +92,12 @@ def drop(state: State, nodes: Sequence[str]) -> None:
         state: The cluster.
         nodes: Two or more nodes; of one, the traffic to all other nodes is dropped.
     """
-    names = [_node(state, name) for name in nodes] or list(state.specification.node_names)
-    if len(names) == 1:
-        pairs = [(names[0], other) for other in state.specification.node_names if other != names[0]]
-    else:
-        pairs = [(one, other) for index, one in enumerate(names) for other in names[index + 1 :]]
+    names = _nodes(state, nodes)
+    others = state.specification.node_names if len(names) == 1 else names
+    pairs = {tuple(sorted((one, other))) for one in names for other in others if one != other}
     if not pairs:
         raise SpecificationError("drop needs two nodes, and this cluster has one: start it with --nodes 2")
-    for one, other in pairs:
+    for one, other in sorted(pairs):
         _record(state, "drop", node=one, other=other)
         for here, there in ((one, other), (other, one)):
             address = state.specification.address(there)
@@ -123,7 +122,7 @@ def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
         nodes: The nodes; all by default.
     """
     parse_rate(rate)
-    for node in [_node(state, name) for name in nodes] or state.specification.node_names:
+    for node in _nodes(state, nodes):
         _record(state, "link", node=node)
         shape_link(state, node, rate)
 
@@ -134,13 +133,13 @@ def _unlink(state: State, fault: dict[str, str]) -> None:
 
 
 def drain(state: State, node: str) -> None:
-    """Drain a node, as an administrator does before a repair: its jobs go on, no new ones start.
+    """Drain a node, as an administrator does before a repair: its jobs continue, no new ones start.
 
     Args:
         state: The cluster.
         node: The node.
     """
-    _record(state, "drain", node=_node(state, node))
+    _record(state, "drain", node=_nodes(state, [node])[0])
     _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
 
 
@@ -151,7 +150,7 @@ def resume(state: State, node: str) -> None:
         state: The cluster.
         node: The node.
     """
-    _administer(state, "scontrol", "update", f"NodeName={_node(state, node)}", "State=RESUME")
+    _administer(state, "scontrol", "update", f"NodeName={_nodes(state, [node])[0]}", "State=RESUME")
     state.faults = [fault for fault in state.faults if fault != {"kind": "drain", "node": node}]
     state.save()
 
@@ -193,7 +192,7 @@ def slow_node(state: State, node: str, quota: float = 0.25) -> None:
     """
     if not 0.05 <= quota <= 64:
         raise SpecificationError(f"quota {quota}: allowed are 0.05 to 64 CPUs, as in fault slow-node node1 0.25")
-    _record(state, "slow-node", node=_node(state, node))
+    _record(state, "slow-node", node=_nodes(state, [node])[0])
     limit_processors(state, node, quota)
 
 
@@ -211,19 +210,13 @@ def preempt(state: State, nodes: Sequence[str] = ()) -> str:
     Returns:
         Number of the job that takes them.
     """
-    names = [_node(state, name) for name in nodes] or list(state.specification.node_names)
+    names = _nodes(state, nodes)
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)
     sizes = [f"--nodes={len(names)}", f"--nodelist={','.join(names)}", "--exclusive", "--mem=0"]
-    command = [
-        "sbatch",
-        "--parsable",
-        f"--job-name={name}",
-        f"--partition={state.specification.default_partition}",
-        "--output=/dev/null",
-        *sizes,
-    ]
-    result = capture(state, [*command, "--wrap=sleep infinity"], user=list(state.specification.users)[-1])
+    command = ["sbatch", "--parsable", f"--job-name={name}", f"--partition={state.specification.default_partition}"]
+    command += ["--output=/dev/null", *sizes, "--wrap=sleep infinity"]
+    result = capture(state, command, user=list(state.specification.users)[-1])
     if result.returncode != 0:
         raise ClusterError(f"the job that preempts was refused: {result.stderr.strip()}")
     return re.split(r"[;\s]", result.stdout)[0]
@@ -250,14 +243,9 @@ def heal(state: State) -> list[dict[str, str]]:
     Returns:
         What was undone.
     """
-    faults = sorted(state.faults, key=lambda fault: fault.get("kind") != "kill-node")
+    faults = sorted(state.faults, key=lambda fault: fault["kind"] != "kill-node")
     for fault in faults:
-        try:
-            _UNDO[fault["kind"]](state, fault)
-        except KeyError:
-            raise ClusterError(
-                f"no fault of this version of srunbook is on record: {fault}. `srunbook cluster down` undoes all"
-            ) from None
+        _UNDO[fault["kind"]](state, fault)
         state.faults = [other for other in state.faults if other != fault]
         state.save()
     return faults

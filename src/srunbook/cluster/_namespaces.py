@@ -1,4 +1,4 @@
-"""The namespaces of a cluster: what is made, how one gets in, and how all of it goes away.
+"""The namespaces of a cluster: how they are made and connected, and how all of the cluster goes away.
 
 One process, the supervisor, is the first of a process namespace; every other process of the cluster lives in that
 namespace or in one nested in it. Its network namespace holds the bridge, its mount namespace the file systems in
@@ -8,18 +8,17 @@ host, so when the supervisor dies the kernel removes all processes, interfaces a
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from srunbook.cluster._cache import clear_folder
+from srunbook.cluster._cgroups import group_binds, remove_group
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._groups import group_binds, remove_group
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, hierarchies
-from srunbook.cluster._limits import Limits, limits_here
-from srunbook.cluster._processes import children, identity_of, kill, processes_of, start_time
-from srunbook.cluster._scripts import MACHINE, SUPERVISOR
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, Limits, limits_here
+from srunbook.cluster._processes import children, kill, processes_of, start_time
+from srunbook.cluster._scripts import MACHINE, shell_script
 from srunbook.cluster._state import State, folder_of, groups_of_cluster
 
 MOST_LEARNT = 20
@@ -31,31 +30,21 @@ The kernel keeps what all its networks have learnt in one table of 1024 entries 
 
 
 def start_supervisor(state: State, lower: str) -> None:
-    """Start the process on whose life all others depend; it is on record before it makes anything.
-
-    Raises:
-        ClusterError: It did not come up.
-    """
-    command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--"]
-    script = ["sh", "-c", SUPERVISOR, "sh", str(state.space), lower, f"{_limits(state).memory_mib // 2}m"]
-    process = _start([*command, *script], state.folder / "log" / "supervisor")
-    started = start_time(process.pid)
-    if started is None:
-        raise ClusterError(f"the first process of the cluster ended at once; see {state.folder / 'log' / 'supervisor'}")
-    state.supervisor = (process.pid, started)
+    """Start the process on whose life all others depend; it is on record before it makes anything."""
+    command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--", "sh", "-c"]
+    arguments = ["sh", str(state.space), lower, f"{_limits(state).memory_mib // 2}m"]
+    log = state.folder / "log" / "supervisor"
+    process = _start([*command, shell_script("supervisor"), *arguments], log)
+    state.supervisor = process.pid
     state.enter("supervised")
     assert process.stdin is not None  # noqa: S101 - narrows the type
     process.stdin.write("go\n")
     process.stdin.close()
-    _await_ready(process, state.folder / "log" / "supervisor")
+    _await_ready(process, log)
 
 
 def start_machines(state: State, names: Sequence[str]) -> None:
-    """Start machines of the cluster and put their first processes on record.
-
-    Raises:
-        ClusterError: One did not come up.
-    """
+    """Start machines of the cluster and put their first processes on record."""
     inside = ["nsenter", f"--target={_first(state)}", "--mount", "--net", "--pid", "--ipc", "--"]
     unshare = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--"]
     processes = {}
@@ -68,7 +57,8 @@ def start_machines(state: State, names: Sequence[str]) -> None:
         processes[name] = _start([*inside, *unshare, *script, *listed, "--"], state.folder / "log" / name)
     for name, process in processes.items():
         _await_ready(process, state.folder / "log" / name)
-        state.machines[name] = children(children(process.pid)[0])[0]
+        first = children(children(process.pid)[0])[0]
+        state.machines[name] = (first, start_time(first) or 0)
     state.save()
 
 
@@ -81,7 +71,7 @@ def connect(state: State, names: Sequence[str]) -> None:
         f"link set v-{name} master br0 up\n"
         for name in names
     )
-    _batch(_first(state), outside)
+    in_network(state, None, ["ip", "-batch", "-"], outside)
     told = "".join(
         f"neigh replace {specification.address(name)} lladdr {specification.hardware_address(name)} dev eth0 "
         "nud permanent\n"
@@ -90,32 +80,21 @@ def connect(state: State, names: Sequence[str]) -> None:
     )
     for name in names:
         address = f"addr add {specification.address(name)}/16 brd + dev eth0\nlink set eth0 up\n"
-        _batch(state.first_process(name), address + told)
+        in_network(state, name, ["ip", "-batch", "-"], address + told)
 
 
-def _batch(process: int, commands: str) -> None:
-    command = ["nsenter", f"--target={process}", "--net", "--", "ip", "-batch", "-"]
-    result = subprocess.run(command, input=commands, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise ClusterError(f"the cluster's network could not be made: {result.stderr.strip()}")
-
-
-def in_network(state: State, machine: str | None, command: Sequence[str]) -> None:
-    """Run a program of the host in the network of a machine, or in that of the bridge.
-
-    Raises:
-        ClusterError: It failed.
-    """
+def in_network(state: State, machine: str | None, command: Sequence[str], text: str | None = None) -> None:
+    """Run a program of the host in the network of a machine, or in that of the bridge."""
     process = _first(state) if machine is None else state.first_process(machine)
-    inside = ["nsenter", f"--target={process}", "--net", "--"]
-    result = subprocess.run([*inside, *command], env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False)
+    line = ["nsenter", f"--target={process}", "--net", "--", *command]
+    result = subprocess.run(line, input=text, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise ClusterError(f"{' '.join(command)}: {result.stderr.strip() or result.returncode}")
 
 
 def _first(state: State) -> int:
     """Return the process id of the first process in the supervisor's namespaces."""
-    found = children(state.supervisor[0]) if state.supervisor else []
+    found = children(state.supervisor) if state.supervisor else []
     if not found:
         raise ClusterError(
             f"the first process of cluster {state.specification.name!r} is gone: `srunbook cluster down`"
@@ -164,15 +143,8 @@ def destroy(name: str, *, timeout: float = 120.0) -> bool:
 
     All of it is found by the cluster's folder, so a record that is broken or names something else does no harm.
 
-    Args:
-        name: Name of the cluster, whose folder the caller holds.
-        timeout: Seconds to wait for the kernel.
-
     Returns:
         Whether there was anything of it.
-
-    Raises:
-        ClusterError: Something is left after that time, or another user could have written the folder.
     """
     deadline = time.monotonic() + timeout
     folder = folder_of(name)
@@ -180,17 +152,18 @@ def destroy(name: str, *, timeout: float = 120.0) -> bool:
     identities = {*found.values(), *(path.name.removeprefix("space-") for path in folder.glob("space-????????"))}
     ending = {process: start_time(process) for one in found for process in (one, *children(one))}
     for process in found:
-        kill(process, lambda number: identity_of(number, folder) is not None)  # its child dies with it, by the kernel
+        kill(process)  # its child dies with it, by the kernel
     while any(start is not None and start_time(process) == start for process, start in ending.items()):
         _wait(deadline, "processes of the cluster are still alive")
     _STARTED[:] = [process for process in _STARTED if process.poll() is None]
-    for group in groups_of_cluster(name, identities, hierarchies()):
+    for group in groups_of_cluster(name, identities):
         while group.exists():
             remove_group(group)
             if group.exists():
                 _wait(deadline, f"the cgroup {group} is still in use")
     left = folder.exists() and any(folder.iterdir())
-    clear_folder(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
     return bool(found or left)
 
 

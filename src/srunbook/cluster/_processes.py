@@ -1,24 +1,18 @@
-"""Processes of this machine: when one was started, and whether it is part of a cluster.
+"""Processes and signals: when a process was started, whether it is part of a cluster, how this one ends in order.
 
 A number proves nothing: the kernel gives it to another process once the first has ended.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-
-NS_GET_PARENT = 0xB702
-"""Request of ioctl for the namespace that one is nested in, see ioctl_ns(2)."""
-
-
-def boot_identity() -> str:
-    """Return the identity of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def start_time(process: int) -> int | None:
@@ -55,7 +49,7 @@ def identity_of(process: int, folder: Path) -> str | None:
         matches = [re.fullmatch(rf"{re.escape(str(folder))}/space-([0-9a-f]{{8}})", word) for word in words]
         if words[0] != "unshare" or not any(matches):
             return None
-        ours = _status(process, "Uid")[1] == str(os.geteuid()) and (place / "root").samefile("/")
+        ours = place.stat().st_uid == os.geteuid() and (place / "root").samefile("/")
     except OSError:
         return None
     return next(match[1] for match in matches if match) if ours else None
@@ -68,38 +62,32 @@ def processes_of(folder: Path) -> dict[int, str]:
     return {number: identity for number, identity in found.items() if identity}
 
 
-def is_first_within(process: int, supervisor: int) -> bool:
-    """Tell whether a process is the first of a process namespace nested in that which a supervisor has made."""
-    if start_time(process) is None:
-        return False
+def kill(process: int) -> None:
+    """Kill a process; one that has ended meanwhile needs no signal."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+@contextmanager
+def handling(action: Callable[[int], None], *numbers: int) -> Iterator[None]:
+    """Handle signals, but those that are ignored, as under nohup; only the main thread can."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, lambda number, _: action(number)) for number in heard}
     try:
-        with Path(f"/proc/{process}/ns/pid").open("rb") as own:
-            parent = fcntl.ioctl(own, NS_GET_PARENT)
-        try:
-            made = Path(f"/proc/{supervisor}/ns/pid_for_children").stat()
-            return os.path.samestat(os.fstat(parent), made) and _status(process, "NSpid")[-1] == "1"
-        finally:
-            os.close(parent)
-    except OSError:
-        return False
-
-
-def _status(process: int, field: str) -> list[str]:
-    text = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
-    match = re.search(rf"^{field}:(.*)$", text, re.MULTILINE)
-    return match[1].split() if match else [""]
-
-
-def kill(process: int, is_ours: Callable[[int], bool]) -> None:
-    """Kill a process, if what has that number now is ours; one that has ended meanwhile needs no signal."""
-    try:
-        handle = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    try:
-        if is_ours(process):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+        yield
     finally:
-        os.close(handle)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process as an exception does, so that what was begun is undone.
+
+    A handler that is already there stays.
+    """
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    with handling(lambda number: sys.exit(128 + number), *numbers):
+        yield

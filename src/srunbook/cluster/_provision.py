@@ -1,14 +1,31 @@
-"""What a cluster provides to jobs, as a site does: software, environment modules, container images."""
+"""What machines find: software, modules, images, configuration files, users and homes, and what is bound."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from srunbook.cluster._scripts import Bind
+from srunbook._files import write_whole
+from srunbook.cluster._accounting import scripts
+from srunbook.cluster._cache import cache_folder, make_folder
+from srunbook.cluster._configuration import (
+    cgroup_conf,
+    gres_conf,
+    hosts,
+    site_scripts,
+    slurm_conf,
+    slurmdbd_conf,
+)
+from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._scripts import Bind, shell_script
+from srunbook.cluster._sections import USER_IDS
 from srunbook.cluster._specification import Specification
+from srunbook.cluster._state import State
 
 IMAGES = Path("/opt/images")
 """Folder of the Apptainer images on every machine of the cluster."""
@@ -32,11 +49,6 @@ class Image:
     wheels: Path | None = None
 
 
-def running_environment() -> Path | None:
-    """Return the virtual environment that this interpreter belongs to, or None."""
-    return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
-
-
 @dataclass(frozen=True)
 class Provision:
     """What jobs find on every machine of a cluster besides Slurm.
@@ -52,7 +64,9 @@ class Provision:
         environments: Further Python environments, by the name that they have in every home and as modules.
     """
 
-    environment: Path | None = field(default_factory=running_environment)
+    environment: Path | None = field(
+        default_factory=lambda: Path(sys.prefix) if sys.prefix != sys.base_prefix else None
+    )
     links: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     binds: tuple[Bind, ...] = ()
@@ -120,5 +134,96 @@ def _interpreter(base: Path, version: str) -> list[Bind]:
 
 
 def _is_seen(path: Path, binds: Iterable[Bind]) -> bool:
-    """Tell whether a path of the host is seen at the same place already."""
+    """Return whether a path of the host is already seen at the same place."""
     return any(bind.source == bind.target and path.is_relative_to(bind.source) for bind in binds)
+
+
+def write_files(state: State, provision: Provision) -> list[Bind]:
+    """Write the configuration and the homes of a cluster.
+
+    Returns:
+        What every machine of the cluster gets bound.
+    """
+    specification = state.specification
+    provision = provision.of_site(specification)
+    provided = provision.all_binds()
+    check_targets(provided, specification.users)
+    folder, images = state.folder, cache_folder() / "images"
+    etc, slurm, modules, logs = (folder / name for name in ("etc", "etc/slurm", "modulefiles", "log/slurm"))
+    root = Path(state.root["path"]) / "etc"
+    people = {name: (root / name).read_text(encoding="utf-8").splitlines() for name in ("passwd", "group")}
+    number = next(int(line.split(":")[2]) for line in people["passwd"] if line.startswith("slurm:"))
+    write_texts(
+        {
+            **{etc / name: text for name, text in _people(people, specification.user_ids).items()},
+            etc / "hosts": hosts(specification),
+            slurm / "slurmdbd.conf": slurmdbd_conf(),
+            **{slurm / name: text for name, text in slurm_files(specification, state.plugins).items()},
+            **{modules / name: text for name, text in provision.module_files().items()},
+        }
+    )
+    (slurm / "slurmdbd.conf").chmod(0o600)
+    logs.mkdir(parents=True, exist_ok=True)
+    for path in (slurm / "slurmdbd.conf", logs):
+        os.chown(path, number, number)
+    for user, uid in specification.user_ids.items():
+        home = folder / "home" / user
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(0o700)
+        os.chown(home, uid, uid)
+        for name, place in provision.home_links().items():
+            (home / name).symlink_to(place)
+        write_texts({home / name: text for name, text in provision.files.items()})
+    make_folder(images)
+    return [
+        *(Bind(etc / name, Path("/etc") / name) for name in ("hosts", "passwd", "group")),
+        Bind(slurm, Path("/etc/slurm")),
+        Bind(modules, Path("/opt/modulefiles")),
+        Bind(images, IMAGES),
+        Bind(logs, Path("/var/log/slurm"), writable=True),
+        Bind(folder / "home", Path("/home"), writable=True),
+        Bind(state.space / "scratch", Path("/scratch"), writable=True),
+        *provided,
+    ]
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write files, and the folders that they lie in; shell scripts can be run."""
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+        path.chmod(0o755 if path.suffix == ".sh" else 0o644)
+
+
+def slurm_files(specification: Specification, plugins: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files of /etc/slurm that may change while the cluster is up, by name."""
+    accounts, limits = scripts(specification)
+    return {
+        "slurm.conf": slurm_conf(specification, plugins),
+        "cgroup.conf": cgroup_conf(plugins, specification.cgroup_conf),
+        "gres.conf": gres_conf(specification),
+        "task_prolog.sh": shell_script("task_prolog"),
+        "accounts.sh": accounts,
+        "limits.sh": limits,
+        **{name: text for _, name, text in site_scripts(specification)},
+    }
+
+
+def check_targets(binds: Iterable[Bind], users: Iterable[str]) -> None:
+    """Refuse what would be bound into the home of a user."""
+    for bind, user in product(binds, users):
+        if bind.target.is_relative_to(f"/home/{user}"):
+            raise ClusterError(
+                f"{bind.target} would lie in the home of {user}, a user of the cluster: "
+                "keep srunbook and its environment elsewhere, such as in a folder of /opt"
+            )
+
+
+def _people(lines: Mapping[str, Sequence[str]], users: Mapping[str, int]) -> dict[str, str]:
+    """Return passwd and group of the cluster: the lines of its root, with its own users."""
+    kept = {name: [line for line in lines[name] if line.split(":")[0] not in USER_IDS] for name in lines}
+    if taken := {line.split(":")[0] for name in kept for line in kept[name]} & set(users):
+        raise SpecificationError(f"users: Debian has a user or a group {min(taken)} itself; take another name")
+    kept["passwd"] += [f"{user}:x:{number}:{number}::/home/{user}:/bin/bash" for user, number in users.items()]
+    kept["group"] += [f"{user}:x:{number}:" for user, number in users.items()]
+    return {name: "".join(f"{line}\n" for line in kept[name]) for name in kept}

@@ -1,4 +1,4 @@
-"""Roots: a Debian with Slurm for each generation, made once by debootstrap and kept in the cache."""
+"""Roots and images: a Debian with Slurm for each generation, and Apptainer images, made once and kept in the cache."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from srunbook._files import write_whole
 from srunbook._json import read_json
-from srunbook.cluster._cache import FULL, cache_folder, clear_folder, held, make_folder, trusted
-from srunbook.cluster._configuration import USER_IDS
-from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._cache import cache_folder, held, make_folder
+from srunbook.cluster._errors import ClusterError, Say, SpecificationError, say_nothing
 from srunbook.cluster._host import CLEAN_ENVIRONMENT, check_host
-from srunbook.cluster._progress import Say, say_nothing
-from srunbook.cluster._values import GENERATIONS, NEWEST, suite_of
+from srunbook.cluster._provision import Image
+from srunbook.cluster._scripts import Bind, in_chroot, shell_script
+from srunbook.cluster._sections import GENERATIONS, NEWEST, USER_IDS, suite_of
 
 PACKAGES = (
     "slurmctld",
@@ -43,25 +44,9 @@ PACKAGES = (
 CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
 """What only sid has, and needs: Apptainer, and what builds and mounts its images."""
 
-FINISH = """\
-set -eu
-root=$1
-shift
-while [ $# -gt 0 ]; do
-    chroot "$root" useradd --uid "$2" --user-group --no-create-home --shell /bin/bash "$1"
-    shift 2
-done
-echo /opt/modulefiles > "$root/etc/environment-modules/modulespath"
-mkdir -p "$root/opt/modulefiles" "$root/opt/images" "$root/scratch" "$root/var/log/slurm"
-mkdir -p "$root/var/spool/slurmd" "$root/var/spool/slurmctld"
-chroot "$root" chown slurm: /var/log/slurm /var/spool/slurmctld
-if [ -e "$root/usr/bin/apptainer" ]; then
-    chroot "$root" apptainer config global --set "root default capabilities" no
-    [ -L "$root/usr/bin/singularity" ] || ln -s apptainer "$root/usr/bin/singularity"
-fi
-rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
-"""
-"""What is done to a root after debootstrap; its arguments are the root, then names and numbers of users."""
+
+PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "TMPDIR")
+"""Variables of this process that debootstrap gets."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +78,12 @@ def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 def recipe(suite: str, more: tuple[str, ...] = ()) -> str:
     """Return a hash of all that decides what a root becomes; another hash means another root."""
-    parts = [suite, *packages(suite, more), FINISH, json.dumps(USER_IDS)]
+    parts = [suite, *packages(suite, more), shell_script("finish_root"), json.dumps(USER_IDS)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
-    """Return the Debian mirror that this machine's own apt uses.
-
-    Args:
-        sources: Folder of apt's configuration.
-
-    Raises:
-        ClusterError: None is configured there.
-    """
+    """Return the Debian mirror that this machine's own apt uses."""
     files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
     for file in files:
         if not file.is_file():
@@ -120,18 +98,13 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
 
 
 def check_mirror(mirror: str) -> str:
-    """Check the URL of a mirror, as far as that can be done without asking the mirror.
-
-    Raises:
-        SpecificationError: It is not a URL of http, https or file, or names no host or no folder.
-    """
-    if not re.fullmatch(r"(https?|file)://[A-Za-z0-9._~:/%@-]+", mirror):
-        raise SpecificationError(f"mirror {mirror!r} is not a URL such as http://HOST/debian")
+    """Check the URL of a mirror, as far as that can be done without asking the mirror."""
     parts = urlsplit(mirror)
-    if parts.scheme != "file" and not parts.hostname:
-        raise SpecificationError(f"mirror {mirror!r} names no host, as in http://HOST/debian")
-    if parts.scheme == "file" and not Path(parts.path, "dists").is_dir():
-        raise SpecificationError(f"mirror {mirror!r}: there is no folder {parts.path}/dists, as a mirror of Debian has")
+    found = Path(parts.path, "dists").is_dir() if parts.scheme == "file" else parts.hostname
+    if parts.scheme not in ("http", "https", "file") or not found:
+        raise SpecificationError(
+            f"mirror {mirror!r} is not a URL such as http://HOST/debian, or file:///FOLDER for a folder with dists"
+        )
     return mirror
 
 
@@ -141,12 +114,8 @@ def folder_of(suite: str, more: tuple[str, ...] = ()) -> Path:
 
 
 def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
-    """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished.
-
-    Raises:
-        TrustError: Another user could have written it.
-    """
-    manifest, tree = (trusted(folder_of(suite, more) / name) for name in ("manifest.json", "root"))
+    """Return the finished root of a suite, or None: only a manifest, written last, makes a root finished."""
+    manifest, tree = (folder_of(suite, more) / name for name in ("manifest.json", "root"))
     try:
         root = read_json(manifest, Root, ValueError)
     except (ValueError, OSError):
@@ -155,25 +124,13 @@ def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
 
 
 def ensure_root(slurm: str, more: tuple[str, ...] = (), *, mirror: str | None = None, say: Say = say_nothing) -> Root:
-    """Find or make the root of a generation.
-
-    Args:
-        slurm: Generation, or `newest`.
-        more: Debian packages that it has besides those of every root.
-        mirror: Debian mirror; by default that of this machine's apt.
-        say: Where progress is told.
-
-    Raises:
-        SpecificationError: The mirror is no URL.
-        TrustError: Another user could have written it.
-        ClusterError: It cannot be made, or holds another generation than was asked for.
-    """
+    """Find or make the root of a generation."""
     suite = suite_of(slurm)
     root = find_root(suite, more)
     if root is None:
         check_host(making_root=True)
         url = check_mirror(mirror) if mirror else mirror_of_host()
-        with held(folder_of(suite, more), wait=True):
+        with held(f"root-{suite}-{recipe(suite, more)}", wait=True):
             root = find_root(suite, more) or _make_root(suite, more, url, say)
     wanted = slurm if slurm in GENERATIONS else ""
     if not root.slurm.startswith(wanted):
@@ -187,77 +144,141 @@ def ensure_root(slurm: str, more: tuple[str, ...] = (), *, mirror: str | None = 
 def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root:
     """Make a root in a folder that counts for nothing until its manifest is there."""
     folder = folder_of(suite, more)
-    clear_folder(folder)  # what an interrupted making left
-    tree = make_folder(folder / "root", 0o755)
+    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted making left
+    tree = make_folder(folder / "root")
     say(f"making a root of Debian {suite} with Slurm, once; this takes a minute or two")
     start = time.monotonic()
-    log = cache_folder() / "roots" / f"{suite}.log"
-    include = ",".join(packages(suite, more))
-    bootstrap = ["debootstrap", "--variant=minbase", f"--include={include}", suite, str(tree), mirror]
+    names = packages(suite, more)
+    bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(names)}", suite, str(tree), mirror]
     if not Path(f"/usr/share/debootstrap/scripts/{suite}").exists():
         bootstrap.append("/usr/share/debootstrap/scripts/sid")
     users = [item for name, number in USER_IDS.items() for item in (name, str(number))]
+    environment = {**CLEAN_ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
+    environment |= {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    failed = (
+        f"the root of Debian {suite} could not be made (this is about Debian's packages or the mirror {mirror}, "
+        "not about the cluster)"
+    )
     try:
-        with log.open("wb") as stream:
-            for command in (bootstrap, ["sh", "-c", FINISH, "sh", str(tree), *users]):
-                _contained(command, stream)
-        root = _describe(suite, more, tree)
-    except (subprocess.CalledProcessError, OSError) as error:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:] if log.exists() else []
-        clear_folder(folder)
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise
-        raise ClusterError(
-            f"the root of Debian {suite} could not be made (this is about Debian's packages or the mirror {mirror}, "
-            f"not about the cluster): {error}\n" + "\n".join(tail) + f"\nThe whole log: {log}"
-        ) from None
+        for command in (bootstrap, ["sh", "-c", shell_script("finish_root"), "sh", str(tree), *users]):
+            contained = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", *command]
+            _run(contained, environment, cache_folder() / "roots" / f"{suite}.log", failed)
+        query = ["chroot", str(tree), "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *names]
+        shown = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+        versions = dict(line.split(" ", 1) for line in shown.splitlines())
+        slurm = re.sub(r"^\d+:|[^\d.].*$", "", versions["slurmd"])
+        root = Root(str(tree), suite, slurm, _now(), recipe(suite, more), versions)
+        write_whole(folder / "manifest.json", json.dumps(asdict(root), indent=2) + "\n")
     except BaseException:
-        clear_folder(folder)
+        shutil.rmtree(folder)
         raise
-    write_whole(folder / "manifest.json", json.dumps(asdict(root), indent=2) + "\n")
     say(f"root of Debian {suite} with Slurm {root.slurm} made in {time.monotonic() - start:.0f} s")
     return root
 
 
-def _contained(command: list[str], log: IO[bytes]) -> None:
-    """Run a command whose mounts and processes end with it, also when it is killed.
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
-    Raises:
-        OSError: It failed.
+
+def _run(command: list[str], environment: dict[str, str], log: Path, failed: str) -> None:
+    """Run a command that writes to a log; an error begins with what failed and has the last lines of the log."""
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,  # what is installed finds no terminal to type on
+            check=False,
+        )
+    if done.returncode != 0:
+        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
+        raise ClusterError("\n".join([f"{failed}:", *tail, f"The whole log: {log}"]))
+
+
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+"""Prints the index of packages that pip uses where nobody has set one."""
+
+
+def index_of_host() -> str:
+    """Return the index of Python packages that this machine's own pip uses."""
+    if own := os.environ.get("PIP_INDEX_URL"):
+        return own
+    for asked in (["-m", "pip", "config", "get", "global.index-url"], ["-c", BUILT_IN]):
+        answer = subprocess.run([sys.executable, *asked], capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            return answer.stdout.strip()
+    raise ClusterError("this Python has no pip, which knows where packages for the image are: set PIP_INDEX_URL")
+
+
+def image_recipe(image: Image) -> str:
+    """Return a hash of all that decides what an image becomes; another hash means another image."""
+    arguments = json.dumps(dict(image.arguments), sort_keys=True)
+    return hashlib.sha256(image.definition.read_bytes() + arguments.encode()).hexdigest()[:12]
+
+
+def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Say = say_nothing) -> Path:
+    """Find or build an image.
+
+    Returns:
+        The file of the image on the host.
     """
-    prefix = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--"]
-    environment = {**CLEAN_ENVIRONMENT, "DEBIAN_FRONTEND": "noninteractive"}
-    for name in ("http_proxy", "https_proxy", "no_proxy", "TMPDIR"):
-        if name in os.environ:
-            environment[name] = os.environ[name]
-    result = subprocess.run(
-        [*prefix, *command],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,  # what is installed finds no terminal to type on
-        check=False,
-    )
-    if result.returncode != 0:
-        raise OSError(f"{command[0]} ended with status {result.returncode}")
+    try:
+        wanted = image_recipe(image)
+    except OSError as error:
+        raise ClusterError(f"the definition file {image.definition} cannot be read: {error.strerror}") from None
+    images = make_folder(cache_folder() / "images")
+    with held("images", wait=True):
+        manifest = images / f"{image.name}.json"
+        file = images / f"{image.name}.sif"
+        if file.exists() and _made_by(manifest) == wanted:
+            return file
+        start = time.monotonic()
+        say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
+        places = {"mirror": mirror or mirror_of_host(), "index": index_of_host()}
+        _build(root, image, images, {name: value.format(**places) for name, value in image.arguments.items()})
+        made = {"recipe": wanted, "date": _now(), "apptainer": root.versions["apptainer"]}
+        manifest.unlink(missing_ok=True)
+        (images / "work" / file.name).replace(file)
+        write_whole(manifest, json.dumps(made, indent=2) + "\n")
+        shutil.rmtree(images / "work")
+        say(f"image built in {time.monotonic() - start:.0f} s")
+        return file
 
 
-def _describe(suite: str, more: tuple[str, ...], tree: Path) -> Root:
-    query = [
-        "chroot",
-        str(tree),
-        "dpkg-query",
-        "--show",
-        "--showformat",
-        "${Package} ${Version}\\n",
-        *packages(suite, more),
+def _made_by(manifest: Path) -> str | None:
+    """Return the recipe of an image in the cache, or None without a manifest."""
+    try:
+        return str(json.loads(manifest.read_bytes())["recipe"])
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) -> None:
+    work, space = images / "work", images / "space"
+    shutil.rmtree(work, ignore_errors=True)  # left by an interrupted building
+    (work / "tmp").mkdir(parents=True)
+    space.mkdir(exist_ok=True)
+    binds = [
+        Bind(work, Path("/build"), writable=True),
+        Bind(image.definition.parent, Path("/definition")),
+        Bind(Path("/etc/resolv.conf"), Path("/etc/resolv.conf")),
+        Bind(Path("/etc/hosts"), Path("/etc/hosts")),
     ]
-    result = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True)
-    versions = dict(line.split(" ", 1) for line in result.stdout.splitlines())
-    match = re.match(r"(?:\d+:)?(\d+\.\d+\.\d+)", versions["slurmd"])
-    if not match:
-        raise OSError(f"the version of slurmd, {versions['slurmd']!r}, is of no known form")
-    return Root(
-        str(tree), suite, match[1], datetime.now(UTC).isoformat(timespec="seconds"), recipe(suite, more), versions
-    )
+    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+    environment = {**CLEAN_ENVIRONMENT, "APPTAINER_TMPDIR": "/build/tmp", "APPTAINER_CACHEDIR": "/build/tmp"}
+    if CERTIFICATES.exists():  # what this machine trusts, its building trusts
+        binds.append(Bind(CERTIFICATES, CERTIFICATES))
+        options.append(f"--bind={CERTIFICATES}")
+    if image.wheels:
+        binds.append(Bind(image.wheels, Path("/mnt")))
+        options.append("--bind=/mnt")
+    command = ["apptainer", "build", "--fakeroot", *options]
+    command += [f"/build/{image.name}.sif", f"/definition/{image.definition.name}"]
+    # In a user namespace root has every capability, whatever this machine withholds; it maps these numbers.
+    numbers = work / "subids"
+    numbers.write_text("root:100000:65536\n", encoding="ascii")
+    binds += [Bind(numbers, Path(f"/etc/{name}")) for name in ("subuid", "subgid")]
+    _run(in_chroot(root.path, space, binds, command), environment, images / "build.log", "the image could not be built")

@@ -1,95 +1,152 @@
-"""The sections of a cluster's specification: groups of nodes, partitions, QOS, accounts, users, mounts."""
+"""The sections of a cluster's configuration: groups of nodes, partitions, QOS, accounts, users, mounts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from srunbook.cluster._errors import SpecificationError
-from srunbook.cluster._values import parse_memory
+
+GENERATIONS = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
+"""Generation of Slurm, and the Debian suite whose packages hold it."""
+
+NEWEST = "newest"
+"""Whatever sid holds today; every stamp says which version that was."""
+
+
+USER = "alice"
+"""The ordinary user, who submits jobs."""
+
+SECOND_USER = "bob"
+"""Another ordinary user, who must not see what the first one does."""
+
+USER_IDS = {USER: 20001, SECOND_USER: 20002}
+"""Numbers of the users that every root has: high ones, so that they are nobody on the host."""
+
+
+def suite_of(slurm: str) -> str:
+    """Return the Debian suite that holds a generation of Slurm.
+
+    >>> suite_of("22.05")
+    'bookworm'
+    """
+    suites = {**GENERATIONS, NEWEST: "sid"}
+    if slurm not in suites:
+        known = ", ".join(suites)
+        raise SpecificationError(f"unknown generation of Slurm {slurm!r}: choose one of {known}, as in --slurm 22.05")
+    return suites[slurm]
+
+
+def parse_memory(text: str) -> int:
+    """Return an amount of memory in MiB.
+
+    >>> parse_memory("64G")
+    65536
+    """
+    match = re.fullmatch(r"(\d{1,12})([MGT])", text)
+    mebibytes = int(match[1]) * {"M": 1, "G": 2**10, "T": 2**20}[match[2]] if match else 0
+    if not 512 <= mebibytes <= 16 * 2**20:
+        raise SpecificationError(f"memory {text!r}: allowed are 512M to 16T, as in --memory 64G")
+    return mebibytes
+
+
+def parse_rate(text: str) -> str:
+    """Check the rate of a link, as `tc` takes it.
+
+    >>> parse_rate("100mbit")
+    '100mbit'
+    """
+    match = re.fullmatch(r"(\d{1,9})(kbit|mbit|gbit)", text)
+    bits = int(match[1]) * {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}[match[2]] if match else 0
+    if not 100_000 <= bits <= 40 * 10**9:
+        raise SpecificationError(f"link {text!r}: a rate is 100kbit to 40gbit, as in --link 100mbit")
+    return text
+
+
+def check_name(name: str) -> str:
+    """Check the name of a cluster."""
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name):
+        raise SpecificationError(
+            f"name {name!r}: a cluster's name has 1 to 32 lower-case letters, digits or hyphens "
+            "and begins with a letter, as in --name trial"
+        )
+    return name
+
+
+def checked(check: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that has pydantic gather the errors of a check."""
+
+    def run(text: str) -> str:
+        try:
+            check(text)
+        except SpecificationError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return AfterValidator(run)
+
 
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,31}$"
 LOWER_NAME = r"^[a-z][a-z0-9_-]{0,30}$"
-FEATURE = r"^[a-z0-9][a-z0-9_-]{0,31}$"
-GRES = r"^[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?:[1-9][0-9]{0,3}$"
-TIME = r"^(?:(?:[0-9]{1,3}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9]|UNLIMITED)$"
 TRES = r"^(?:cpu|mem|node|billing|gres/[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?)$"
 WORD = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
-VALUE = r"^[^\s\u0000-\u001f\u007f'\"]{1,512}$"
-
-
-def _memory(text: str) -> str:
-    try:
-        parse_memory(text)
-    except SpecificationError as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-def _feature(text: str) -> str:
-    if not re.fullmatch(FEATURE, text):
-        raise ValueError(
-            f"feature {text!r}: a feature has up to 32 lower-case letters, digits, underscores "
-            "or dashes and begins with a letter or digit, as in --features a100,gpu-bw"
-        )
-    return text
-
-
-def _lines(text: str) -> str:
-    if any(ord(letter) < 32 and letter not in "\t\n" for letter in text):
-        raise ValueError("the text has a control character: write it as a block, which begins with |")
-    return text if text.endswith("\n") or not text else text + "\n"
-
 
 Name = Annotated[str, Field(pattern=NAME)]
-Feature = Annotated[str, AfterValidator(_feature)]
-Gres = Annotated[str, Field(pattern=GRES)]
-Memory = Annotated[str, AfterValidator(_memory)]
-Lines = Annotated[str, Field(max_length=65536), AfterValidator(_lines)]
+Feature = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+Gres = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?:[1-9][0-9]{0,3}$")]
+Memory = Annotated[str, checked(parse_memory)]
+Time = Annotated[str, Field(pattern=r"^(?:(?:[0-9]{1,3}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9]|UNLIMITED)$")]
+Seconds = Annotated[int, Field(ge=0, le=86400)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 Limits = dict[Annotated[str, Field(pattern=TRES)], Count]
-Options = dict[Annotated[str, Field(pattern=WORD)], Annotated[str, Field(pattern=VALUE)]]
+Options = dict[Annotated[str, Field(pattern=WORD)], Annotated[str, Field(pattern=r"^[^\s'\"]{1,512}$")]]
+Lines = Annotated[str, AfterValidator(lambda text: text if not text or text.endswith("\n") else text + "\n")]
 
 
-def listed(**more: Any) -> Any:
-    """Return a field that takes a list; YAML gives lists, and Python code may give tuples."""
-    return Field(strict=False, **more)
+def field(description: str, example: Any, default: Any = ..., **more: Any) -> Any:
+    """Return a field of a model; a default that can be called makes the default."""
+    how: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(description=description, examples=[example], **how, **more)
 
 
 def own_words(of: str, example: dict[str, str]) -> Any:
     """Return the field for what Slurm knows about a section and this model does not."""
-    return Field(
-        default_factory=dict,
-        description=f"More of Slurm's own words for {of}, which Slurm judges.",
-        examples=[example],
-    )
+    return field(f"More of Slurm's own words for {of}, which Slurm judges.", example, dict)
+
+
+def schema_of(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    """Return the JSON Schema of a model without titles, which only repeat the names of fields."""
+    made = model.model_json_schema(by_alias=True, mode=mode)
+    for part in [made, *made.get("$defs", {}).values()]:
+        for one in part.get("properties", {}).values():
+            one.pop("title", None)
+            if "patternProperties" in one:
+                one["additionalProperties"] = False
+    return made
 
 
 class Section(BaseModel):
     """A part of a specification: it cannot be changed, and knows its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class NodeGroup(Section):
     """Nodes that are alike."""
 
-    count: int = Field(ge=1, le=256, description="How many nodes, 1 to 256.", examples=[2])
-    cpus: int = Field(default=16, ge=1, le=1024, description="CPUs that each of them claims, 1 to 1024.", examples=[64])
-    memory: Memory = Field(
-        default="64G", description="Memory that each claims, 512M to 16T: a number and M, G or T.", examples=["512G"]
-    )
-    gres: tuple[Gres, ...] = listed(
-        default=(),
-        description="Generic resources of each: name, type and number, as Slurm writes them. "
+    count: int = field("How many nodes, 1 to 256.", 2, ge=1, le=256)
+    cpus: int = field("CPUs that each of them claims, 1 to 1024.", 64, 16, ge=1, le=1024)
+    memory: Memory = field("Memory that each claims, 512M to 16T: a number and M, G or T.", "512G", "64G")
+    gres: tuple[Gres, ...] = field(
+        "Generic resources of each: name, type and number, as Slurm writes them. "
         "GPUs are files that Slurm counts and nothing can compute on.",
-        examples=[["gpu:a100:4"]],
+        ["gpu:a100:4"],
+        (),
     )
-    features: tuple[Feature, ...] = listed(
-        default=(), description="Features for --constraint.", examples=[["a100", "ib"]]
-    )
+    features: tuple[Feature, ...] = field("Features for --constraint.", ["a100", "ib"], ())
     options: Options = own_words("NodeName", {"Weight": "10"})
 
     @property
@@ -116,144 +173,88 @@ class NodeGroup(Section):
 class Partition(Section):
     """A partition and its limits."""
 
-    nodes: tuple[str, ...] | None = listed(
-        default=None,
+    nodes: tuple[str, ...] | None = field(
+        "Its nodes: names of groups, or nodes as Slurm writes them; by default all.",
+        ["a100", "node[5-6]"],
+        None,
         min_length=1,
-        description="Its nodes: names of groups, or nodes as Slurm writes them; by default all.",
-        examples=[["a100", "node[5-6]"]],
     )
-    default: bool = Field(
-        default=False, description="Whether jobs go here that name no partition; else the first one.", examples=[True]
+    default: bool = field("Whether jobs go here that name no partition; else the first one.", True, False)
+    max_time: Time = field(
+        "Longest time limit: hours, minutes and seconds, days before them, or UNLIMITED.", "04:00:00", "1-00:00:00"
     )
-    max_time: str = Field(
-        default="1-00:00:00",
-        pattern=TIME,
-        description="Longest time limit: hours, minutes and seconds, days before them, or UNLIMITED.",
-        examples=["04:00:00"],
-    )
-    default_time: str | None = Field(
-        default=None, pattern=TIME, description="Time limit of a job that asks for none.", examples=["00:10:00"]
-    )
-    min_nodes: int | None = Field(default=None, ge=0, le=256, description="Least nodes of a job.", examples=[1])
-    max_nodes: int | None = Field(
-        default=None, ge=1, le=65533, description="Most nodes of a job; also more than there are.", examples=[2]
-    )
-    priority_tier: int = Field(
-        default=1,
+    default_time: Time | None = field("Time limit of a job that asks for none.", "00:10:00", None)
+    min_nodes: int | None = field("Least nodes of a job.", 1, None, ge=0, le=256)
+    max_nodes: int | None = field("Most nodes of a job; also more than there are.", 2, None, ge=1, le=65533)
+    priority_tier: int = field(
+        "Jobs of a higher tier start first, and preempt those of a lower one where preemption is by partition.",
+        10,
+        1,
         ge=0,
         le=65533,
-        description="Jobs of a higher tier start first, and preempt those of a lower one where preemption is by "
-        "partition.",
-        examples=[10],
     )
-    preempt_mode: Literal["OFF", "REQUEUE", "CANCEL"] | None = Field(
-        default=None, description="What happens to its jobs when others preempt them.", examples=["REQUEUE"]
+    preempt_mode: Literal["OFF", "REQUEUE", "CANCEL"] | None = field(
+        "What happens to its jobs when others preempt them.", "REQUEUE", None
     )
-    grace_time: int | None = Field(
-        default=None,
-        ge=0,
-        le=86400,
-        description="Seconds that a preempted job has between the signal and its end.",
-        examples=[30],
-    )
-    allow_accounts: tuple[Name, ...] = listed(
-        default=(), description="Accounts whose jobs are let in; by default all.", examples=[["research"]]
-    )
-    allow_qos: tuple[Name, ...] = listed(
-        default=(), description="QOS whose jobs are let in; by default all.", examples=[["short"]]
-    )
-    qos: Name | None = Field(
-        default=None, description="QOS whose limits hold for the partition as a whole.", examples=["short"]
-    )
-    exclusive: bool = Field(
-        default=False, description="Whether a job gets whole nodes, whatever it asks for.", examples=[True]
-    )
+    grace_time: Seconds | None = field("Seconds that a preempted job has between the signal and its end.", 30, None)
+    allow_accounts: tuple[Name, ...] = field("Accounts whose jobs are let in; by default all.", ["research"], ())
+    allow_qos: tuple[Name, ...] = field("QOS whose jobs are let in; by default all.", ["short"], ())
+    qos: Name | None = field("QOS whose limits hold for the partition as a whole.", "short", None)
+    exclusive: bool = field("Whether a job gets whole nodes, whatever it asks for.", True, False)
     options: Options = own_words("PartitionName", {"TRESBillingWeights": "CPU=1.0"})
 
 
 class Preemption(Section):
     """Who preempts whom, and how."""
 
-    by: Literal["partition", "qos", "none"] = Field(
-        default="partition", description="What decides who preempts whom.", examples=["qos"]
+    by: Literal["partition", "qos", "none"] = field("What decides who preempts whom.", "qos", "partition")
+    mode: Literal["REQUEUE", "CANCEL"] = field(
+        "What happens to a preempted job, unless its partition says.", "CANCEL", "REQUEUE"
     )
-    mode: Literal["REQUEUE", "CANCEL"] = Field(
-        default="REQUEUE",
-        description="What happens to a preempted job, unless its partition says.",
-        examples=["CANCEL"],
-    )
-    send_user_signal: bool = Field(
-        default=False,
-        description="Whether a job gets the signal of its option --signal when it is preempted.",
-        examples=[True],
+    send_user_signal: bool = field(
+        "Whether a job gets the signal of its option --signal when it is preempted.", True, False
     )
 
 
 class Qos(Section):
     """A quality of service and its limits."""
 
-    priority: int = Field(default=0, ge=0, le=10**6, description="Its priority.", examples=[100])
-    max_wall: str | None = Field(
-        default=None, pattern=TIME, description="Longest time limit of a job.", examples=["01:00:00"]
+    priority: int = field("Its priority.", 100, 0, ge=0, le=10**6)
+    max_wall: Time | None = field("Longest time limit of a job.", "01:00:00", None)
+    max_jobs_per_user: Count | None = field("Running jobs of a user, at most.", 2, None)
+    max_submit_jobs_per_user: Count | None = field("Pending and running jobs of a user, at most.", 10, None)
+    max_tres_per_job: Limits = field("What one job may have, by resource.", {"node": 2}, dict)
+    max_tres_per_user: Limits = field(
+        "What the running jobs of one user may have together, by resource.", {"gres/gpu": 4}, dict
     )
-    max_jobs_per_user: Count | None = Field(default=None, description="Running jobs of a user, at most.", examples=[2])
-    max_submit_jobs_per_user: Count | None = Field(
-        default=None, description="Pending and running jobs of a user, at most.", examples=[10]
+    grp_tres: Limits = field("What all its running jobs may have together.", {"cpu": 64}, dict)
+    preempt: tuple[Name, ...] = field("QOS whose jobs it preempts, where preemption is by qos.", ["scavenger"], ())
+    preempt_mode: Literal["CLUSTER", "REQUEUE", "CANCEL"] | None = field(
+        "What happens to its jobs when others preempt them.", "REQUEUE", None
     )
-    max_tres_per_job: Limits = Field(
-        default_factory=dict, description="What one job may have, by resource.", examples=[{"node": 2}]
-    )
-    max_tres_per_user: Limits = Field(
-        default_factory=dict,
-        description="What the running jobs of one user may have together, by resource.",
-        examples=[{"gres/gpu": 4}],
-    )
-    grp_tres: Limits = Field(
-        default_factory=dict, description="What all its running jobs may have together.", examples=[{"cpu": 64}]
-    )
-    preempt: tuple[Name, ...] = listed(
-        default=(), description="QOS whose jobs it preempts, where preemption is by qos.", examples=[["scavenger"]]
-    )
-    preempt_mode: Literal["CLUSTER", "REQUEUE", "CANCEL"] | None = Field(
-        default=None, description="What happens to its jobs when others preempt them.", examples=["REQUEUE"]
-    )
-    grace_time: int | None = Field(
-        default=None, ge=0, le=86400, description="Seconds that a preempted job has until its end.", examples=[30]
-    )
-    flags: tuple[Annotated[str, Field(pattern=WORD)], ...] = listed(
-        default=(), description="Flags, as sacctmgr has them.", examples=[["DenyOnLimit"]]
-    )
+    grace_time: Seconds | None = field("Seconds that a preempted job has until its end.", 30, None)
+    flags: tuple[Annotated[str, Field(pattern=WORD)], ...] = field("Flags, as sacctmgr has them.", ["DenyOnLimit"], ())
     options: Options = own_words("a QOS of sacctmgr", {"UsageFactor": "0.5"})
 
 
 class Account(Section):
     """An account and its limits."""
 
-    parent: Name | None = Field(default=None, description="Account that it is part of.", examples=["physics"])
-    qos: tuple[Name, ...] = listed(
-        default=(), description="QOS that it may use; by default normal and all others.", examples=[["short"]]
-    )
-    default_qos: Name | None = Field(
-        default=None, description="QOS of its jobs that name none; by default normal.", examples=["short"]
-    )
-    max_jobs: Count | None = Field(default=None, description="Running jobs of each user in it, at most.", examples=[4])
-    grp_tres: Limits = Field(
-        default_factory=dict, description="What all its running jobs may have together.", examples=[{"gres/gpu": 8}]
-    )
+    parent: Name | None = field("Account that it is part of.", "physics", None)
+    qos: tuple[Name, ...] = field("QOS that it may use; by default normal and all others.", ["short"], ())
+    default_qos: Name | None = field("QOS of its jobs that name none; by default normal.", "short", None)
+    max_jobs: Count | None = field("Running jobs of each user in it, at most.", 4, None)
+    grp_tres: Limits = field("What all its running jobs may have together.", {"gres/gpu": 8}, dict)
     options: Options = own_words("an account of sacctmgr", {"Fairshare": "10"})
 
 
 class User(Section):
     """An ordinary user, with a home."""
 
-    accounts: tuple[Name, ...] = listed(
-        default=(), description="Accounts that the user may charge; by default all.", examples=[["research"]]
-    )
-    default_account: Name | None = Field(
-        default=None, description="Account of jobs that name none; by default the first.", examples=["research"]
-    )
-    admin: Literal["None", "Operator", "Administrator"] = Field(
-        default="None", description="What the user may change in Slurm.", examples=["Operator"]
+    accounts: tuple[Name, ...] = field("Accounts that the user may charge; by default all.", ["research"], ())
+    default_account: Name | None = field("Account of jobs that name none; by default the first.", "research", None)
+    admin: Literal["None", "Operator", "Administrator"] = field(
+        "What the user may change in Slurm.", "Operator", "None"
     )
     options: Options = own_words("a user of sacctmgr", {"MaxSubmitJobs": "20"})
 
@@ -261,10 +262,7 @@ class User(Section):
 class Mount(Section):
     """A folder of the host that every machine sees."""
 
-    source: str = Field(
-        min_length=1,
-        max_length=4096,
-        description="The folder or file on the host; a relative path begins at the folder of this file.",
-        examples=["./data"],
+    source: str = field(
+        "The folder or file on the host; a relative path begins at the folder of this file.", "./data", min_length=1
     )
-    writable: bool = Field(default=False, description="Whether jobs may write there.", examples=[True])
+    writable: bool = field("Whether jobs may write there.", True, False)

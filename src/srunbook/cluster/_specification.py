@@ -1,18 +1,90 @@
-"""What a cluster is to be, as it was asked for: its fields, checked one by one and against each other."""
+"""What a cluster is to be, as it was asked for: fields, checks, and how a file and options become one."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import ModelWrapValidatorHandler, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
-from srunbook.cluster._consistency import contradictions
-from srunbook.cluster._derived import Derived
+from srunbook import sites
+from srunbook._yaml import Document, MalformedError, origin_of, read_document, shown
 from srunbook.cluster._errors import SpecificationError
-from srunbook.cluster._mistakes import raise_problems, sentences
+from srunbook.cluster._sections import (
+    GENERATIONS,
+    LOWER_NAME,
+    NEWEST,
+    USER_IDS,
+    Account,
+    Feature,
+    Lines,
+    Memory,
+    Mount,
+    Name,
+    NodeGroup,
+    Partition,
+    Preemption,
+    Qos,
+    User,
+    check_name,
+    checked,
+    field,
+    parse_rate,
+    schema_of,
+    suite_of,
+)
+from srunbook.slurm import compress_hostlist, expand_hostlist
+
+SCHEMA_URL = "https://srunbook.readthedocs.io/en/latest/_static/cluster.schema.json"
+"""Where editors find the schema."""
+
+MAX_NODES = 256
+"""Nodes of a cluster, at most."""
+
+Nodes = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_NODES), Tag("number")]
+    | Annotated[dict[Annotated[str, Field(pattern=LOWER_NAME)], NodeGroup], Field(min_length=1), Tag("groups")],
+    Discriminator(lambda value: "groups" if isinstance(value, dict) else "number"),
+]
+Slurm = Annotated[  # YAML reads 22.05 as a number
+    str,
+    BeforeValidator(lambda value: f"{value:.2f}" if isinstance(value, float) else value),
+    checked(suite_of),
+    Field(json_schema_extra={"type": ["string", "number"]}),
+]
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)?$")]
+Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,63}$")]
+MountPoint = Annotated[str, Field(pattern=r"^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class Specification(Derived):
+def _partitions() -> dict[str, Partition]:
+    off: dict[str, Any] = {"priority_tier": 10, "preempt_mode": "OFF"}
+    return {
+        "batch": Partition(default=True, **off),
+        "gpu": Partition(**off),
+        "cpu": Partition(**off),
+        "debug": Partition(max_time="00:30:00", **{**off, "priority_tier": 20}),
+        "preempt": Partition(priority_tier=1, preempt_mode="REQUEUE"),
+    }
+
+
+class Specification(BaseModel):
     """A cluster as it was asked for: options of the command, a file, or both.
 
     Args:
@@ -25,6 +97,96 @@ class Specification(Derived):
     ('node1', 'node2')
     """
 
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        title="A cluster for srunbook cluster up",
+        json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_URL},
+    )
+
+    name: Annotated[str, checked(check_name)] = field(
+        "What it is called; clusters of different names can run at once.", "trial", "srunbook"
+    )
+    slurm: Slurm = field(f"Generation of Slurm: {', '.join([*GENERATIONS, NEWEST])}.", "22.05", NEWEST)
+    nodes: Nodes = field("The nodes: a number from 1 to 256, where all are alike, or groups by name.", 4, 4)
+    cpus: int = field("CPUs that each node claims, 1 to 1024, where all nodes are alike.", 16, 16, ge=1, le=1024)
+    memory: Memory = field("Memory that each node claims, where all are alike.", "64G", "64G")
+    gpus_per_node: int = field("GPUs that each node claims, 0 to 16, where all are alike.", 4, 4, ge=0, le=16)
+    features: tuple[Feature, ...] = field(
+        "Features of the nodes, where all are alike; the first one is also the type of the GPUs.",
+        ["a100", "ib"],
+        ("a100",),
+    )
+    cpu_quota: float | None = field("CPUs that each node really may use, 0.05 to 64.", 0.5, None, ge=0.05, le=64)
+    link: Annotated[str, checked(parse_rate)] | None = field(
+        "Rate of each node's link, 100kbit to 40gbit.", "1gbit", None
+    )
+    partitions: dict[Name, Partition] = field(
+        "The partitions, by name. By default batch, gpu, cpu, debug and preempt.",
+        {"long": {"max_time": "7-00:00:00"}},
+        _partitions,
+        min_length=1,
+    )
+    preemption: Preemption = field("Who preempts whom, and how.", {"send_user_signal": True}, Preemption)
+    qos: dict[Name, Qos] = field(
+        "Qualities of service, by name; normal is there in any case.", {"short": {"max_wall": "01:00:00"}}, dict
+    )
+    accounts: dict[Name, Account] = field(
+        "The accounts, by name. By default research and my-project.",
+        {"physics": {"qos": ["short"]}},
+        lambda: {"research": Account(), "my-project": Account()},
+        min_length=1,
+    )
+    users: dict[Annotated[str, Field(pattern=LOWER_NAME)], User] = field(
+        "The users, by name. By default alice and bob.",
+        {"alice": {"accounts": ["physics"]}},
+        lambda: {"alice": User(), "bob": User()},
+        min_length=1,
+    )
+    slurm_conf: Lines = field(
+        "Own lines of slurm.conf, after those of the cluster; Slurm judges them.",
+        "MaxArraySize=2001\n",
+        "",
+        alias="slurm.conf",
+    )
+    cgroup_conf: Lines = field("Own lines of cgroup.conf.", "AllowedRAMSpace=90\n", "", alias="cgroup.conf")
+    gres_conf: Lines = field("Own lines of gres.conf.", "AutoDetect=off\n", "", alias="gres.conf")
+    prolog: Lines = field(
+        "Script that runs as root on each node before a job's first process there.",
+        '#!/bin/sh\nmkdir -p "/tmp/job-$SLURM_JOB_ID"\n',
+        "",
+    )
+    epilog: Lines = field(
+        "Script that runs as root on each node after a job.", '#!/bin/sh\nrm -rf "/tmp/job-$SLURM_JOB_ID"\n', ""
+    )
+    task_prolog: Lines = field(
+        "Script that runs as the user before each task; what it prints as export NAME=value reaches the task.",
+        '#!/bin/sh\necho "export SLURM_TMPDIR=/tmp/job-$SLURM_JOB_ID"\n',
+        "",
+    )
+    modules: dict[ModuleName, Lines] = field(
+        "Environment modules: texts of modulefiles, by name.",
+        {"cuda/12.4": "#%Module\nsetenv CUDA_HOME /usr/local/cuda\n"},
+        dict,
+    )
+    packages: tuple[Package, ...] = field(
+        "Packages of Debian that every machine has besides those of Slurm. Each list makes a root of its own, once.",
+        ["git", "python3-venv"],
+        (),
+    )
+    mounts: dict[MountPoint, Mount] = field(
+        "Folders of the host, by the path at which all machines see them.",
+        {"/shared": {"source": "./data", "writable": True}},
+        dict,
+    )
+    environments: dict[EnvironmentName, str] = field(
+        "Further Python environments of the host: each is seen at its own path, as a name in every home, "
+        "and as an environment module of that name.",
+        {"torch-2.8": "/opt/envs/torch-2.8"},
+        dict,
+    )
+
     @model_validator(mode="wrap")
     @classmethod
     def _in_sentences(
@@ -34,6 +196,339 @@ class Specification(Derived):
         try:
             made = handler(values)
         except ValidationError as error:
-            raise SpecificationError("\n".join(sentences(cls, error, info.context))) from None
-        raise_problems(contradictions(made, made.model_fields_set), info.context)
+            found = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
+            raise_problems([(path, _sentence(path, item)) for path, item in found], info.context)
+            raise
+        raise_problems(_contradictions(made), info.context)
         return made
+
+    @cached_property
+    def groups(self) -> dict[str, NodeGroup]:
+        """Return the groups of nodes by name; nodes that are all alike are one group, `nodes`."""
+        if isinstance(self.nodes, dict):
+            return self.nodes
+        gres = (":".join(["gpu", *self.features[:1], str(self.gpus_per_node)]),) if self.gpus_per_node else ()
+        group = NodeGroup(count=self.nodes, cpus=self.cpus, memory=self.memory, gres=gres, features=self.features)
+        return {"nodes": group}
+
+    @cached_property
+    def members(self) -> dict[str, range]:
+        """Return the numbers of each group's nodes; they are counted through, from 1.
+
+        >>> Specification(nodes={"a": {"count": 2}, "b": {"count": 1}}).members
+        {'a': range(1, 3), 'b': range(3, 4)}
+        """
+        found, first = {}, 1
+        for name, group in self.groups.items():
+            found[name] = range(first, first + group.count)
+            first += group.count
+        return found
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """Name of the compute nodes.
+
+        >>> Specification(nodes=2).node_names
+        ('node1', 'node2')
+        """
+        return tuple(f"node{number}" for numbers in self.members.values() for number in numbers)
+
+    def nodes_of(self, partition: Partition) -> tuple[str, ...]:
+        """Return the names of a partition's nodes.
+
+        Raises:
+            SpecificationError: It names a group or a node that is not there.
+
+        >>> Specification(nodes=3).nodes_of(Partition(nodes=("node[2-3]",)))
+        ('node2', 'node3')
+        """
+        if partition.nodes is None:
+            return self.node_names
+        found: dict[str, None] = {}
+        for item in partition.nodes:
+            names = [f"node{number}" for number in self.members.get(item, ())]
+            try:
+                names = names or expand_hostlist(item)
+            except ValueError as error:
+                raise SpecificationError(f"{shown(item)} is neither a group nor a list of nodes: {error}") from None
+            if absent := [name for name in names if name not in self.node_names]:
+                groups = ", ".join(self.groups)
+                raise SpecificationError(
+                    f"{shown(item)}: there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, "
+                    f"the groups {groups}"
+                )
+            found |= dict.fromkeys(names)
+        return tuple(found)
+
+    @property
+    def default_partition(self) -> str:
+        """Return the partition of jobs that name none."""
+        marked = [name for name, partition in self.partitions.items() if partition.default]
+        return (marked or list(self.partitions))[0]
+
+    @property
+    def ordered_accounts(self) -> list[str]:
+        """Return the names of the accounts, each after its parent; without those that are part of themselves.
+
+        >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
+        ['b', 'a']
+        """
+        found: list[str] = []
+        left = dict(self.accounts)
+        while more := [name for name, account in left.items() if account.parent in (None, *found)]:
+            found += more
+            left = {name: account for name, account in left.items() if name not in more}
+        return found
+
+    @property
+    def limited(self) -> dict[str, tuple[Any, ...]]:
+        """Return the resources on which there is a limit in accounting, each with the path of one of its limits."""
+        sections = [
+            ("qos", name, key, getattr(qos, key))
+            for name, qos in self.qos.items()
+            for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres")
+        ]
+        sections += [("accounts", name, "grp_tres", account.grp_tres) for name, account in self.accounts.items()]
+        return {resource: (section, name, key) for section, name, key, limits in sections for resource in limits}
+
+    def group_of(self, node: str) -> NodeGroup:
+        """Return the group of a node."""
+        number = int(node.removeprefix("node"))
+        return next(self.groups[name] for name, numbers in self.members.items() if number in numbers)
+
+    @property
+    def user_ids(self) -> dict[str, int]:
+        """Return the numbers of the users, which are so high that no user of the host has them.
+
+        >>> Specification(users={"carol": {}, "bob": {}}).user_ids
+        {'carol': 20003, 'bob': 20002}
+        """
+        others = (name for name in self.users if name not in USER_IDS)
+        known = USER_IDS | {name: number for number, name in enumerate(others, 20003)}
+        return {name: known[name] for name in self.users}
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Return the names of all machines, which are the controller, the login node and the compute nodes."""
+        return ("ctl", "login", *self.node_names)
+
+    def address(self, machine: str) -> str:
+        """Return the address of a machine in the cluster's own network.
+
+        >>> Specification().address("node3"), Specification().address("ctl"), Specification().address("node256")
+        ('10.77.0.3', '10.77.0.254', '10.77.1.6')
+        """
+        special = {"ctl": 254, "login": 253}
+        number = special.get(machine) or int(machine.removeprefix("node"))
+        return f"10.77.0.{number}" if number <= 250 or machine in special else f"10.77.1.{number - 250}"
+
+    def hardware_address(self, machine: str) -> str:
+        """Return the hardware address of a machine, which follows from its address.
+
+        >>> Specification().hardware_address("node3")
+        '02:00:0a:4d:00:03'
+        """
+        return ":".join(f"{int(part):02x}" for part in ("2", "0", *self.address(machine).split(".")))
+
+
+Place = tuple[Any, ...]
+"""Keys that lead to a value."""
+
+Problem = tuple[Place, str]
+"""Path of the value that a problem is about, and the problem in a sentence."""
+
+Origin = Callable[[Place], str]
+"""Returns the place that a value with a path comes from, such as `cluster.yaml:3`."""
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "nodes": NodeGroup,
+    "partitions": Partition,
+    "preemption": Preemption,
+    "qos": Qos,
+    "accounts": Account,
+    "users": User,
+    "mounts": Mount,
+}
+"""The model of each section; all but `preemption` hold several by name."""
+
+
+def raise_problems(problems: Iterable[Problem], origin: Origin | None = None) -> None:
+    """Raise a `SpecificationError` that has a line for each problem, unless there is none."""
+    told = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
+    if told:
+        raise SpecificationError("\n".join(told))
+
+
+def keys(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a model by the key that a file has for them."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def _path(place: Place) -> Place:
+    """Leave out of the place of an error what pydantic adds for keys, and for the two forms of `nodes`."""
+    return tuple(part for part in place[:1] + place[1 + (place[:1] == ("nodes",)) :] if part != "[key]")
+
+
+def _sentence(path: Place, item: Mapping[str, Any]) -> str:
+    """Say what is wrong with a value: what was found, what is allowed, an example."""
+    found = shown(item["input"])
+    if not path:
+        return f"a configuration is keys and values, as in nodes: 4; found {found}"
+    if item["type"] == "value_error":
+        return str(item["ctx"]["error"])
+    if item["loc"][-1] == "[key]":
+        return f"{found} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
+    depth = 1 if path[0] == "preemption" else 2
+    inside = path[0] in SECTIONS and len(path) > depth
+    known = keys(SECTIONS[path[0]] if inside else Specification)
+    key = path[depth if inside else 0]
+    if item["type"] == "extra_forbidden":
+        near = get_close_matches(str(key).lower().replace("-", "_"), known, n=1)
+        return f"unknown key {shown(key)}; " + (
+            f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+        )
+    names = ".".join(str(part) for part in path if not isinstance(part, int))
+    dotted = names + "".join(f"[{part}]" for part in path if isinstance(part, int))
+    missing = "is missing" if item["type"] == "missing" else f"is {found}"
+    example = json.dumps(known[key].examples[0], ensure_ascii=False)
+    return f"{dotted} {missing}. {known[key].description} Example: {key}: {example}"
+
+
+def _contradictions(specification: Specification) -> list[Problem]:
+    """Return how fields contradict each other; Slurm judges the rest."""
+    return (
+        list(_of_nodes(specification)) or list(_of_names(specification)) or list(_of_limits_and_parents(specification))
+    )
+
+
+def _of_nodes(specification: Specification) -> Iterator[Problem]:
+    if isinstance(specification.nodes, dict):
+        for name in ("cpus", "memory", "gpus_per_node", "features"):
+            if name in specification.model_fields_set:
+                yield (name,), f"{name} is for nodes that are all alike: write it into each group of nodes"
+    if (count := len(specification.node_names)) > MAX_NODES:
+        yield ("nodes",), f"the groups have {count} nodes together: a cluster has 1 to {MAX_NODES}"
+    alone = dict.fromkeys(specification.node_names)
+    for name, partition in specification.partitions.items():
+        try:
+            nodes = specification.nodes_of(partition)
+        except SpecificationError as error:
+            yield ("partitions", name, "nodes"), f"partition {name}: {error}"
+            nodes = specification.node_names  # it may be meant to have all that no other has
+        alone = {node: None for node in alone if node not in nodes}
+    if alone:
+        yield ("partitions",), f"{compress_hostlist(alone)} is in no partition, so no job could run there"
+
+
+def _of_names(specification: Specification) -> Iterator[Problem]:
+    """Yield each name of a QOS or an account that is nowhere defined."""
+    qos, accounts = ["normal", *specification.qos], list(specification.accounts)
+    named: list[tuple[Place, Collection[str | None], list[str], str]] = []
+    for name, partition in specification.partitions.items():
+        own = [value for word, value in partition.options.items() if word.lower() == "qos"]
+        named.append((("partitions", name, "allow_accounts"), partition.allow_accounts, accounts, "account"))
+        named.append((("partitions", name, "allow_qos"), partition.allow_qos, qos, "QOS"))
+        named.append((("partitions", name, "qos"), [partition.qos, *own], qos, "QOS"))
+    named += [(("qos", name, "preempt"), one.preempt, qos, "QOS") for name, one in specification.qos.items()]
+    for name, account in specification.accounts.items():
+        named.append((("accounts", name, "qos"), [*account.qos, account.default_qos], qos, "QOS"))
+        named.append((("accounts", name, "parent"), [account.parent], accounts, "account"))
+    for name, user in specification.users.items():
+        named.append((("users", name, "accounts"), [*user.accounts, user.default_account], accounts, "account"))
+    for path, names, known, what in named:
+        for wanted in names:
+            if wanted is not None and wanted not in known:
+                near = get_close_matches(wanted, known, n=1)
+                advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                yield path, f"there is no {what} {shown(wanted)}; {advice}"
+
+
+def _of_limits_and_parents(specification: Specification) -> Iterator[Problem]:
+    resources = [item for group in specification.groups.values() for item in group.resources]
+    known = {f"gres/{name}" for name, _, _ in resources} | {
+        f"gres/{name}:{kind}" for name, kind, _ in resources if kind
+    }
+    for limit, path in specification.limited.items():
+        if limit.startswith("gres/") and limit not in known:
+            there = ", ".join(sorted(known)) or "no generic resources"
+            yield (*path, limit), f"no node has {limit}, which {'.'.join(path)} limits; the nodes have {there}"
+    for name in specification.accounts:
+        if name not in specification.ordered_accounts:
+            yield ("accounts", name, "parent"), f"account {name} is part of itself, by its parents"
+
+
+def read_specification(
+    path: Path | None = None, options: Mapping[str, Any] | None = None, *, site: str | None = None
+) -> Specification:
+    """Read a specification from a known site, from a file, and from options; the later win over the earlier.
+
+    Args:
+        path: A file in YAML 1.2, whose folder is where relative paths in it begin.
+        options: Further fields by name, as in `{"nodes": 2}`; with the groups of a site, so many nodes of each at most.
+        site: One of `srunbook.sites.names()`, whose nodes, partitions, QOS and accounts to begin from.
+
+    Returns:
+        The specification, with absolute paths.
+
+    Raises:
+        SpecificationError: There is no such site, the file cannot be read, a key is unknown, a value is not allowed,
+            two contradict each other, or a folder of the host is not there. The message has the line of each.
+    """
+    options = dict(options or {})
+    try:
+        document = read_document(path) if path else Document("", {})
+    except MalformedError as error:
+        raise SpecificationError(str(error)) from None
+    most = options.pop("nodes", None) if site and "nodes" not in document.values else None
+    base = _of_site(site, most) if site else {}
+
+    def origin(where: Place) -> str:
+        if where and where[0] in options:
+            return f"--{str(where[0]).replace('_', '-')}"
+        if where and where[0] in base and where[0] not in document.values:
+            return f"site {site}"
+        return origin_of(where, document.place or "default", document.lines)
+
+    found = Specification.model_validate({**base, **document.values, **options}, context=origin)
+    folder = path.absolute().parent if path else Path.cwd()
+    mounts = {
+        target: mount.model_copy(update={"source": str(folder / Path(mount.source).expanduser())})
+        for target, mount in found.mounts.items()
+    }
+    environments = {name: str(folder / Path(place).expanduser()) for name, place in found.environments.items()}
+    changes = {"mounts": mounts, "environments": environments}
+    found = found.model_copy(update={name: value for name, value in changes.items() if value})
+    raise_problems(missing_places(found), origin)
+    return found
+
+
+def _of_site(site: str, most: int | None) -> dict[str, Any]:
+    """Read the configuration of a site, with so many nodes of each group at most."""
+    if most is not None and most < 1:
+        raise SpecificationError(f"--nodes is {most}: give at least 1 node of each group, as in --nodes 2")
+    try:
+        return sites.cluster(site, most=most or sites.MOST)
+    except ValueError as error:
+        raise SpecificationError(f"--site: {error}") from None
+
+
+def missing_places(specification: Specification) -> list[Problem]:
+    """Return which folders of the host are not there, or are no Python environment."""
+    found: list[Problem] = []
+    for target, mount in specification.mounts.items():
+        if not Path(mount.source).exists():
+            text = f"there is no folder {mount.source} on this machine, to be mounted at {target}: make it first"
+            found.append((("mounts", target, "source"), text))
+    for name, place in specification.environments.items():
+        if not Path(place, "bin", "python").exists():
+            text = f"{place} is no Python environment: there is no {place}/bin/python. Make it with python -m venv"
+            found.append((("environments", name), text))
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a configuration file, for editors.
+
+    It knows what each field may be, and nothing of what excludes each other.
+    """
+    return {**schema_of(Specification, "validation"), "description": "A file for srunbook cluster up --config."}

@@ -1,16 +1,3 @@
-"""The TaskProlog of a cluster: what a task sees of its node."""
-
-from __future__ import annotations
-
-
-def task_prolog() -> str:
-    """Return the TaskProlog: a task's CPUs, threads that sleep while they wait, and a CPU device of JAX for each GPU.
-
-    A task gets as many CPUs of the machine as it has of its node's. What this prints as `export NAME=value` becomes
-    part of the task's environment. It keeps any value that the job has set, and does nothing in the batch shell, which
-    belongs to no step.
-    """
-    return """\
 #!/bin/bash
 [ -n "${SLURM_STEP_TASKS_PER_NODE:-}" ] || exit 0
 # All nodes share this machine's processors: a thread of OpenMP that spins while it waits holds up those it waits for.
@@ -20,7 +7,7 @@ IFS=, read -ra groups <<<"$SLURM_STEP_TASKS_PER_NODE"
 for group in "${groups[@]}"; do # 4(x2),3 means 4 tasks on each of two nodes, then 3
     tasks=${group%%(*}
     repeat=1
-    [[ $group =~ \\(x([0-9]+)\\) ]] && repeat=${BASH_REMATCH[1]}
+    [[ $group =~ \(x([0-9]+)\) ]] && repeat=${BASH_REMATCH[1]}
     ((node < repeat)) && break
     ((node -= repeat))
 done
@@ -47,4 +34,3 @@ fi
 devices=$((${SLURM_GPUS_ON_NODE:-0} / tasks))
 ((devices > 0)) || devices=1
 echo "export JAX_NUM_CPU_DEVICES=$devices"
-"""

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from srunbook.cluster._daemons import node_states
-from srunbook.cluster._limits import limits_here
+from srunbook.cluster._host import limits_here
+from srunbook.cluster._sections import field, schema_of
 from srunbook.cluster._state import State
 
 
@@ -21,53 +22,51 @@ class Told(BaseModel):
 class NodeStatus(Told):
     """A node of a cluster."""
 
-    name: str = Field(description="Its name.", examples=["node1"])
-    address: str = Field(description="Its address in the cluster's own network.", examples=["10.77.0.1"])
-    state: str = Field(
-        description="Its state in the short words of `sinfo`, or `unknown` while the controller does not answer.",
-        examples=["idle"],
+    name: str = field("Its name.", "node1")
+    address: str = field("Its address in the cluster's own network.", "10.77.0.1")
+    state: str = field(
+        "Its state in the short words of `sinfo`, or `unknown` while the controller does not answer.", "idle"
     )
-    cpus: int = Field(description="CPUs that it claims.", examples=[16])
-    memory_mib: int = Field(description="Memory that it claims, in MiB.", examples=[65536])
-    gres: tuple[str, ...] = Field(description="Generic resources that it claims.", examples=[["gpu:a100:4"]])
-    features: tuple[str, ...] = Field(description="Its features.", examples=[["a100"]])
+    cpus: int = field("CPUs that it claims.", 16)
+    memory_mib: int = field("Memory that it claims, in MiB.", 65536)
+    gres: tuple[str, ...] = field("Generic resources that it claims.", ["gpu:a100:4"])
+    features: tuple[str, ...] = field("Its features.", ["a100"])
 
 
 class PluginStatus(Told):
     """Slurm's plugins that shape behaviour."""
 
-    proctrack: str = Field(description="The plugin that tracks processes.", examples=["proctrack/cgroup"])
-    task: str = Field(description="The plugin that confines tasks.", examples=["task/cgroup"])
-    gather: str = Field(description="The plugin that measures tasks.", examples=["jobacct_gather/cgroup"])
+    proctrack: str = field("The plugin that tracks processes.", "proctrack/cgroup")
+    task: str = field("The plugin that confines tasks.", "task/cgroup")
+    gather: str = field("The plugin that measures tasks.", "jobacct_gather/cgroup")
 
 
 class LimitStatus(Told):
     """What a cluster may take of this machine."""
 
-    processors: int = Field(description="CPUs of this machine, which all nodes share.", examples=[2])
-    memory_mib: int = Field(description="Memory of the whole cluster, in MiB.", examples=[19284])
-    shared_mib: int = Field(description="Size of `/dev/shm`, and of `/tmp`, on each node, in MiB.", examples=[2410])
-    processes: int = Field(description="Processes and threads on each node.", examples=[4096])
-    enforced: tuple[Annotated[str, Field(pattern="^(memory|processes)$")], ...] = Field(
-        description="Which of `memory_mib` and `processes` hold by a cgroup: `memory`, `processes`.",
-        examples=[["memory", "processes"]],
+    processors: int = field("CPUs of this machine, which all nodes share.", 2)
+    memory_mib: int = field("Memory of the whole cluster, in MiB.", 19284)
+    shared_mib: int = field("Size of `/dev/shm`, and of `/tmp`, on each node, in MiB.", 2410)
+    processes: int = field("Processes and threads on each node.", 4096)
+    enforced: tuple[Annotated[str, Field(pattern="^(memory|processes)$")], ...] = field(
+        "Which of `memory_mib` and `processes` hold by a cgroup: `memory`, `processes`.", ["memory", "processes"]
     )
 
 
 class ClusterStatus(Told):
     """A cluster that is up."""
 
-    version: Literal[1] = Field(default=1, alias="schema", description="Version of this form: 1.", examples=[1])
-    name: str = Field(description="Name of the cluster.", examples=["srunbook"])
-    slurm: str = Field(description="Version of Slurm.", examples=["22.05.8"])
-    debian: str = Field(description="Debian suite that it comes from.", examples=["bookworm"])
-    users: tuple[str, ...] = Field(description="Its users.", examples=[["alice", "bob"]])
+    version: Literal[1] = field("Version of this form: 1.", 1, 1, alias="schema")
+    name: str = field("Name of the cluster.", "srunbook")
+    slurm: str = field("Version of Slurm.", "22.05.8")
+    debian: str = field("Debian suite that it comes from.", "bookworm")
+    users: tuple[str, ...] = field("Its users.", ["alice", "bob"])
     plugins: PluginStatus = Field(description="Slurm's plugins that shape behaviour.")
     limits: LimitStatus = Field(description="What it may take of this machine.")
     nodes: tuple[NodeStatus, ...] = Field(description="Its nodes, in the order of their numbers.")
-    faults: tuple[dict[str, str], ...] = Field(
-        description="Faults that were made and not healed: the `kind` of each, and what it is about.",
-        examples=[[{"kind": "drain", "node": "node1"}]],
+    faults: tuple[dict[str, str], ...] = field(
+        "Faults that were made and not healed: the `kind` of each, and what it is about.",
+        [{"kind": "drain", "node": "node1"}],
     )
 
     def json_text(self) -> str:
@@ -115,8 +114,4 @@ def describe(state: State) -> ClusterStatus:
 
 def status_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a `ClusterStatus`."""
-    made = ClusterStatus.model_json_schema(by_alias=True, mode="serialization")
-    for model in [made, *made.get("$defs", {}).values()]:
-        for field in model.get("properties", {}).values():
-            field.pop("title", None)
-    return made
+    return schema_of(ClusterStatus, "serialization")
