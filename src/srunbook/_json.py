@@ -5,7 +5,6 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -69,15 +68,3 @@ def _complaint(kind: type[Any], problems: Sequence[Any]) -> str:
         return f"unknown field {where!r}{known}"
     found = reprlib.repr(first["input"])
     return f"field {where!r} should be {wanted}, found {found}" if where else f"expected {wanted}, found {found}"
-
-
-def is_date(text: str) -> bool:
-    """Tell whether a text is a day as JSON files of this project write it, such as `2026-11-20`.
-
-    >>> is_date("2026-11-20"), is_date("2026-02-30"), is_date("20261120")
-    (True, False, False)
-    """
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import io
-import os
 import reprlib
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+
+from srunbook._files import read_whole
 
 
 class MalformedError(ValueError):
@@ -28,11 +27,7 @@ MAX_BYTES = 1 << 20
 """Size of a configuration file, at most."""
 
 MAX_MESSAGE = 300
-"""Characters that are told of a message of the parser."""
-
-MAX_NUMBER = 32
-"""Characters of a number, at most."""
-
+"""Characters of a message of the parser, which may quote the whole file, at most."""
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
@@ -81,127 +76,60 @@ def read_document(path: Path) -> Document:
             mapping.
     """
     try:
-        # Without O_NONBLOCK the system would wait here for somebody to write into a pipe.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
-            regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-            data = stream.read(MAX_BYTES + 1) if regular else b""
+        data = read_whole(path, MAX_BYTES)
     except OSError as error:
         raise MalformedError(f"{path}: {error.strerror}. Give a file, as in --config my_cluster.yaml") from None
-    if not regular:
-        raise MalformedError(f"{path}: not a regular file. Save the configuration, as in --config my_cluster.yaml")
-    if len(data) > MAX_BYTES:
-        raise MalformedError(f"{path}: larger than {MAX_BYTES} bytes, too large for a configuration file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise MalformedError(
-            f"{path}:{line}: byte {data[error.start]:#04x} is not UTF-8. Save the file as UTF-8"
-        ) from None
-    return parse_document(text, str(path))
-
-
-def parse_document(text: str, place: str) -> Document:
-    r"""Read the text of a configuration file.
-
-    Args:
-        text: YAML 1.2.
-        place: What messages call it.
-
-    Raises:
-        MalformedError: It is not YAML, or not a mapping.
-
-    >>> parse_document("nodes: 4\ntime_limit: 12:00:00\n", "a.yaml").values
-    {'nodes': 4, 'time_limit': '12:00:00'}
-    """
+        problem = f"byte {data[error.start]:#04x} is not UTF-8. Save the file as UTF-8"
+        raise MalformedError(f"{path}:{line}: {problem}") from None
+    yaml = YAML(typ="safe", pure=True)
     try:
-        yaml = YAML(typ="safe", pure=True)
         root = yaml.compose(io.StringIO(text))
-        check(root, place, yaml.constructor)
         values = yaml.constructor.construct_document(root) if root else None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{place}:{mark.line + 1}" if mark else place
-        problem = " ".join(filter(None, [error.context, error.problem]))
-        raise MalformedError(f"{where}: {clipped(problem)}") from None
-    except YAMLError as error:
-        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        reason = getattr(error, "reason", None) or str(error).splitlines()[0]
-        raise MalformedError(f"{place}:{line}: not YAML: {clipped(reason)}") from None
-    except MalformedError:
-        raise
-    except RecursionError:
-        raise MalformedError(f"{place}: lists and mappings lie too deep in each other") from None
-    except (ValueError, TypeError) as error:
-        raise MalformedError(f"{place}: cannot be read as YAML: {clipped(str(error))}") from None
-    if values is None:
-        return Document(place, {})
-    if not isinstance(values, dict):
+    except (YAMLError, RecursionError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise MalformedError(f"{path}{_problem(error, text)}"[:MAX_MESSAGE]) from None
+    if not isinstance(values, dict | None):
         raise MalformedError(
-            f"{place}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"
+            f"{path}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"
         )
-    return Document(place, values, lines(root))
+    return Document(str(path), values or {}, _lines(root, path) if root else {})
 
 
-def clipped(message: str) -> str:
-    """Return a message of the parser, which may quote the whole file, short and on one line."""
-    line = " ".join(message[:MAX_MESSAGE].split())
-    return line if len(message) <= MAX_MESSAGE else f"{line} ..."
+def _problem(error: Exception, text: str) -> str:
+    """Say in one line what the parser did not like, and where in the text."""
+    if isinstance(error, RecursionError):
+        return ": lists and mappings lie too deep in each other"
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        why = " ".join(" ".join(filter(None, [error.context, error.problem])).split())
+        return f":{mark.line + 1}: {why}" if mark else f": {why}"
+    if isinstance(error, YAMLError):
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        return f":{line}: not YAML: {getattr(error, 'reason', error)}"
+    return f": cannot be read as YAML: {error}"
 
 
-def check(root: Node | None, place: str, constructor: SafeConstructor) -> None:
-    """Refuse keys that are not words, values not of their kind, and `<<`, which hides where a value is."""
-    left = [root] if root else []
-    seen: set[int] = set()
-    while left:
-        node = left.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if isinstance(node, ScalarNode):
-            check_scalar(node, place, constructor)
-        elif isinstance(node, SequenceNode):
-            left += node.value
-        else:
-            for key, value in node.value:
-                where = f"{place}:{key.start_mark.line + 1}"
-                if key.tag == "tag:yaml.org,2002:merge":
-                    raise MalformedError(f"{where}: '<<' is not supported: write the keys out")
-                if not isinstance(key, ScalarNode):
-                    raise MalformedError(f"{where}: a key is a list or a mapping. Write a word, as in nodes: 4")
-                left += [key, value]
-
-
-def check_scalar(node: ScalarNode, place: str, constructor: SafeConstructor) -> None:
-    """Refuse a value that is not of the kind that its form or its tag says, such as a day 99."""
-    where = f"{place}:{node.start_mark.line + 1}: cannot be read as YAML"
-    kind = str(node.tag).rpartition(":")[2]
-    if kind == "int" and len(node.value) > MAX_NUMBER:
-        raise MalformedError(f"{where}: a number of {len(node.value)} characters")
-    try:
-        constructor.construct_object(node)
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise MalformedError(
-            f"{where}: {node.value[:40]!r} is not a valid {kind}. If it is a text, put it in quotes"
-        ) from None
-
-
-def lines(root: Node) -> dict[tuple[Any, ...], int]:
-    """Return the line of each key and of each item, by its path."""
+def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
+    """Return the line of each key and of each item, by its path in the document."""
     found: dict[tuple[Any, ...], int] = {}
     left: list[tuple[tuple[Any, ...], Node]] = [((), root)]
     seen: set[int] = set()
     while left:
-        path, node = left.pop()
+        place, node = left.pop()
         if id(node) in seen:  # an alias, which may stand for what it lies in
             continue
         seen.add(id(node))
         below: list[tuple[Any, Node, int]] = []
         if isinstance(node, MappingNode):
-            below = [(key.value, value, key.start_mark.line) for key, value in node.value]
+            below = [(key.value, value, key.start_mark.line + 1) for key, value in node.value]
         elif isinstance(node, SequenceNode):
-            below = [(place, item, item.start_mark.line) for place, item in enumerate(node.value)]
+            below = [(number, item, item.start_mark.line + 1) for number, item in enumerate(node.value)]
         for part, child, line in below:
-            found[(*path, part)] = line + 1
-            left.append(((*path, part), child))
+            if isinstance(part, list):
+                raise MalformedError(f"{path}:{line}: a key is a list or a mapping. Write a word, as in nodes: 4")
+            found[(*place, part)] = line
+            left.append(((*place, part), child))
     return found

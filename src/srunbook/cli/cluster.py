@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,38 @@ import click
 
 from srunbook import cluster, sites
 from srunbook.cli._checkout import programs_of, provision
-from srunbook.cli._cluster_faults import fault
-from srunbook.cli._cluster_shared import any_user_option, clearly, name_option, node_option, say, user_option
 
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-@click.group(epilog="Example: srunbook cluster up && srunbook cluster exec -- srun -N4 hostname")
+def say(text: str) -> None:
+    """Tell progress on stderr, so that stdout carries only the product."""
+    click.echo(text, err=True)
+
+
+class Cluster(click.Group):
+    """Commands that end with a sentence and a status when something goes wrong: 2 for bad input, 1 for the rest."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except cluster.ClusterError as error:
+            say(f"srunbook cluster: {error}")
+            sys.exit(2 if isinstance(error, cluster.SpecificationError) else 1)
+
+
+name_option = click.option("--name", default="srunbook", show_default=True, help="Which cluster.")
+user_option = click.option("--user", default=cluster.USER, show_default=True, help="As whom.")
+any_user_option = click.option(
+    "--user", default=cluster.USER, show_default=True, help="As whom: a user of the cluster, or root."
+)
+node_option = click.option(
+    "--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ..."
+)
+
+
+@click.group(cls=Cluster, epilog="Example: srunbook cluster up && srunbook cluster exec -- srun -N4 hostname")
 def command() -> None:
     """Boot a real Slurm of several nodes on this machine, and use it.
 
@@ -42,7 +68,6 @@ def command() -> None:
 @click.option("--cpu-quota", type=float, help="CPUs that each node really may use, such as 0.5.")
 @click.option("--link", help="Rate of each node's link, such as 1gbit.")
 @click.option("--mirror", help="Debian mirror for making a root; that of this machine's apt by default.")
-@clearly
 def up(config: Path | None, site: str | None, mirror: str | None, **options: Any) -> None:
     """Start a cluster; ends when all its nodes are idle.
 
@@ -57,11 +82,10 @@ def up(config: Path | None, site: str | None, mirror: str | None, **options: Any
 @command.command(epilog="Example: srunbook cluster reconfigure --config cluster.yaml")
 @click.option("--config", type=click.Path(path_type=Path), required=True, help="What the cluster is to be.")
 @click.option("--name", help="Which cluster, if not the one that the file names.")
-@clearly
 def reconfigure(config: Path, name: str | None) -> None:
-    """Change partitions, limits, accounts and own lines of a cluster that is up; its jobs go on.
+    """Change partitions, limits, accounts and own lines of a cluster that is up; its jobs keep running.
 
-    A limit below what a running job needs is refused, and so is what Slurm refuses: then the settings are as before.
+    If Slurm rejects a change, the former settings come back.
     """
     cluster.reconfigure(cluster.read_specification(config, given({"name": name})), say=say)
 
@@ -83,7 +107,6 @@ def schema() -> None:
 @command.command(epilog="Example: srunbook cluster status --json | jq -r '.nodes[].state'")
 @name_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; the reference describes its fields.")
-@clearly
 def status(name: str, as_json: bool) -> None:
     """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
     state = cluster.running_state(name)
@@ -105,7 +128,6 @@ def status(name: str, as_json: bool) -> None:
 @any_user_option
 @node_option
 @click.argument("argv", nargs=-1, required=True)
-@clearly
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     """Run a command on the login node, as an ordinary user or, with --user root, as the administrator."""
     sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, machine=node))
@@ -115,7 +137,6 @@ def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
 @name_option
 @any_user_option
 @node_option
-@clearly
 def shell(name: str, user: str, node: str) -> None:
     """Open a shell on the login node, as an ordinary user or, with --user root, as the administrator."""
     sys.exit(cluster.execute(cluster.running_state(name), ["bash", "-i"], user=user, machine=node))
@@ -137,7 +158,6 @@ def shell(name: str, user: str, node: str) -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1)
-@clearly
 def submit(
     name: str, user: str, timeout: float | None, extra: tuple[Path, ...], file: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -166,7 +186,6 @@ def submit(
 @any_user_option
 @click.argument("source")
 @click.argument("target")
-@clearly
 def copy(name: str, user: str, source: str, target: str) -> None:
     """Copy a file or a folder to a machine of the cluster, or from one, whole or not at all.
 
@@ -180,7 +199,6 @@ def copy(name: str, user: str, source: str, target: str) -> None:
 @name_option
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
 @click.argument("job", metavar="JOB")
-@clearly
 def logs(name: str, follow: bool, job: str) -> None:
     """Show what a job has written to its files, whatever their names are: of an array, of each element.
 
@@ -190,12 +208,97 @@ def logs(name: str, follow: bool, job: str) -> None:
     cluster.logs(cluster.running_state(name), job, show, follow=follow, say=say)
 
 
-command.add_command(fault)
+@command.group(epilog="Example: srunbook cluster fault drop node1 node2 && srunbook cluster fault heal")
+def fault() -> None:
+    """Break something, to see what a job makes of it; `heal` and `down` undo it."""
+
+
+def broken(name: str, make: Callable[[cluster.State], object], done: str) -> None:
+    """Make a fault and say so."""
+    with cluster.locked(name):
+        make(cluster.running_state(name))
+    say(done)
+
+
+@fault.command("kill-node", epilog="Example: srunbook cluster fault kill-node node2")
+@name_option
+@click.argument("node")
+def kill_node(name: str, node: str) -> None:
+    """Cut a node's power; Slurm notices after 20 s."""
+    broken(name, lambda state: cluster.faults.kill_node(state, node), f"{node} is dead")
+
+
+@fault.command(epilog="Example: srunbook cluster fault drop node1 node2")
+@name_option
+@click.argument("nodes", nargs=-1)
+def drop(name: str, nodes: tuple[str, ...]) -> None:
+    """Drop traffic between nodes without a word (of one node: to all others; without a node: between all)."""
+    broken(name, lambda state: cluster.faults.drop(state, nodes), f"traffic between {' '.join(nodes) or 'all'} is lost")
+
+
+@fault.command(epilog="Example: srunbook cluster fault link 100mbit")
+@name_option
+@click.argument("rate")
+@click.argument("nodes", nargs=-1)
+def link(name: str, rate: str, nodes: tuple[str, ...]) -> None:
+    """Limit the links of nodes, or of all, to RATE."""
+    broken(name, lambda state: cluster.faults.link(state, rate, nodes), f"{' '.join(nodes) or 'all'} at {rate}")
+
+
+@fault.command(epilog="Example: srunbook cluster fault drain node1")
+@name_option
+@click.argument("node")
+def drain(name: str, node: str) -> None:
+    """Drain a node: its jobs keep running, and no new ones start."""
+    broken(name, lambda state: cluster.faults.drain(state, node), f"{node} is draining")
+
+
+@fault.command(epilog="Example: srunbook cluster fault resume node1")
+@name_option
+@click.argument("node")
+def resume(name: str, node: str) -> None:
+    """Give a drained node back to the scheduler."""
+    broken(name, lambda state: cluster.faults.resume(state, node), f"{node} is back")
+
+
+@fault.command("fill-disk", epilog="Example: srunbook cluster fault fill-disk 512")
+@name_option
+@click.argument("free", type=int, default=0)
+def fill_disk(name: str, free: int) -> None:
+    """Fill the small shared disk /scratch, but for FREE KiB."""
+    broken(name, lambda state: cluster.faults.fill_disk(state, free), f"/scratch has {free} KiB free")
+
+
+@fault.command("slow-node", epilog="Example: srunbook cluster fault slow-node node1 0.25")
+@name_option
+@click.argument("node")
+@click.argument("quota", type=float, default=0.25)
+def slow_node(name: str, node: str, quota: float) -> None:
+    """Limit a node to QUOTA of one CPU."""
+    broken(name, lambda state: cluster.faults.slow_node(state, node, quota), f"{node} has {quota} CPUs")
+
+
+@fault.command(epilog="Example: srunbook cluster fault preempt node1 node2")
+@name_option
+@click.argument("nodes", nargs=-1)
+def preempt(name: str, nodes: tuple[str, ...]) -> None:
+    """Preempt the jobs of the partition `preempt` on nodes, or on all."""
+    broken(
+        name, lambda state: cluster.faults.preempt(state, nodes), f"{' '.join(nodes) or 'all'} are wanted by another"
+    )
+
+
+@fault.command(epilog="Example: srunbook cluster fault heal")
+@name_option
+def heal(name: str) -> None:
+    """Undo all faults."""
+    with cluster.locked(name):
+        for item in cluster.faults.heal(cluster.running_state(name)):
+            say(f"healed: {' '.join(item.values())}")
 
 
 @command.command(epilog="Example: srunbook cluster down")
 @name_option
-@clearly
 def down(name: str) -> None:
     """Stop a cluster and remove all of it; also what an interrupted start left."""
     say(f"cluster {name!r} is down" if cluster.down(name) else f"there is no cluster {name!r}")

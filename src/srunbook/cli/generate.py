@@ -7,13 +7,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from srunbook import sites
-from srunbook.cli._speaking import emit
-from srunbook.cli._speaking import say as speak
+from srunbook.cli._speaking import emit, say
 
 if TYPE_CHECKING:
     from srunbook.generate import ResolvedJob
@@ -73,7 +72,7 @@ def command(
         emit("generate", profiles().encode())
         return
     if show_schema:
-        emit("generate", schema_text().encode())
+        emit("generate", f"{json.dumps(generate.schema(), indent=2)}\n".encode())
         return
     if explain and output is not None:
         refuse("--explain does not write a job script, so it has no --output. Leave out one of them")
@@ -88,7 +87,7 @@ def command(
         text = explanation(job, made_by) if explain else generate.render(job.specification, made_by=made_by)
     except generate.JobError as error:
         for problem in error.problems:
-            say(problem)
+            say("generate", problem)
         sys.exit(2)
     if output is None:
         emit("generate", text.encode())
@@ -96,12 +95,7 @@ def command(
         write(Path(output), text)
     warning = generate.warning(job.specification)
     if warning and not explain:
-        say(f"note: {warning}")
-
-
-def say(text: str) -> None:
-    """Say something on standard error."""
-    speak("generate", text)
+        say("generate", f"note: {warning}")
 
 
 def typed(
@@ -128,21 +122,20 @@ def write(path: Path, text: str) -> None:
             refuse(f"--output {path}: there is no folder {path.parent}. Make it, or choose another")
         write_whole(target, text)
     except (OSError, ValueError) as error:
-        say(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written")
-        sys.exit(1)
+        refuse(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written", status=1)
 
 
 def ours(path: Path) -> bool:
-    """Tell whether this command made a file: its first and third line say so."""
+    """Return whether this command made a file: its first and third line say so."""
     with path.open("rb") as stream:
         first, _, third = (stream.readline(65536) for _ in range(3))
     return first == b"#!/bin/bash\n" and third.startswith(MARK.encode())
 
 
-def refuse(text: str) -> None:
-    """Say what is wrong and exit with status 2."""
-    say(text)
-    sys.exit(2)
+def refuse(text: str, status: int = 2) -> NoReturn:
+    """Say what is wrong and exit."""
+    say("generate", text)
+    sys.exit(status)
 
 
 def profiles() -> str:
@@ -163,21 +156,13 @@ def profiles() -> str:
     return "".join(lines)
 
 
-def schema_text() -> str:
-    """Return the JSON Schema of configuration files."""
-    from srunbook import generate
-
-    return json.dumps(generate.schema(), indent=2, ensure_ascii=True) + "\n"
-
-
 def explanation(job: ResolvedJob, made_by: str) -> str:
     """Return the lines of the script, each with its reason and the origin of its values."""
     from srunbook import generate
 
-    told = []
+    told = ""
     for line in generate.explain(job, made_by=made_by):
-        if not line.reason:
-            continue
         places = "; ".join(f"{name}: {place}" for name, place in line.origins)
-        told.append(f"{line.text.rstrip()}\n    {line.reason}{f' [{places}]' if places else ''}\n")
-    return "".join(told)
+        if line.reason:
+            told += f"{line.text.rstrip()}\n    {line.reason}{f' [{places}]' if places else ''}\n"
+    return told

@@ -14,8 +14,10 @@ from typing import Any
 import click
 
 from srunbook import simulate
-from srunbook.simulate._processes import inherit_orphans
-from srunbook.simulate._result import INTERRUPTED, LAST_LINES
+from srunbook.simulate._run import LAST_LINES
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 BROKEN_PIPE = 141
 """Exit status when the reader of standard output has gone away."""
@@ -132,7 +134,7 @@ def command(
     behind.
     """
     try:
-        with _one_interrupt(), inherit_orphans():
+        with _one_interrupt():
             result = simulate.run(
                 command,
                 nodes=nodes,
@@ -158,9 +160,6 @@ def command(
         sys.exit(BROKEN_PIPE)
     except OSError as error:
         _say(f"stopped, and all tasks were killed: {error}")
-        sys.exit(1)
-    except RuntimeError as error:
-        _say(f"stopped: {error}")
         sys.exit(1)
     if result.failure:
         _say(result.failure)

@@ -10,12 +10,19 @@ b'#!/bin/bash\n#SBATCH -p batch --nodes=2  # two of them\nsrun hostname\n'
 
 from __future__ import annotations
 
-from srunbook.script._edits import Edit, add_directive, apply, directive, remove, set_value
-from srunbook.script._errors import ScriptError
-from srunbook.script._options import GENERATIONS, Option, Table, table
-from srunbook.script._parsing import Script, parse
-from srunbook.script._shell import Assignment, Command, Shell, ShellWord, read_shell
-from srunbook.script._words import DirectiveLine, Word
+from srunbook.script.directives import (
+    GENERATIONS,
+    DirectiveLine,
+    Option,
+    Script,
+    ScriptError,
+    Table,
+    Word,
+    parse,
+    table,
+)
+from srunbook.script.edits import Edit, add_directive, apply, directive, remove, set_value
+from srunbook.script.shell import Assignment, Command, Shell, ShellWord, read_shell
 
 __all__ = [
     "GENERATIONS",

@@ -9,39 +9,31 @@
 
 from __future__ import annotations
 
-from srunbook.slurm._accounting import (
-    SACCT_FIELDS,
+from srunbook.slurm.accounting import (
+    Accounting,
+    Run,
     SacctRow,
+    ask_accounting,
     is_job_id,
     is_over,
     leading_number,
     parse_sacct,
-    parse_sacct_columns,
-    sacct_command,
-    split_attempts,
+    queue_states,
+    run_here,
 )
-from srunbook.slurm._asking import Accounting, Done, Run, ask_accounting, queue_states
-from srunbook.slurm._errors import NotInStepError, SlurmParseError
-from srunbook.slurm._hostlist import compress_hostlist, expand_hostlist
-from srunbook.slurm._layout import compress_tasks, expand_tasks, parse_gpus
-from srunbook.slurm._outputs import OutputFiles, ask_outputs
-from srunbook.slurm._patterns import (
-    DEFAULT_OUTPUT,
-    DEFAULT_OUTPUT_OF_ARRAY,
-    directives,
-    expand_pattern,
-    output_pattern,
+from srunbook.slurm.hostlist import (
+    SlurmParseError,
+    compress_hostlist,
+    compress_tasks,
+    expand_hostlist,
+    expand_tasks,
+    parse_gpus,
 )
-from srunbook.slurm._running import ask_sacct, run_here
-from srunbook.slurm._step import StepEnvironment
-from srunbook.slurm._step_outputs import ask_step_outputs
+from srunbook.slurm.outputs import OutputFiles, ask_outputs, ask_step_outputs, expand_pattern
+from srunbook.slurm.step import NotInStepError, StepEnvironment
 
 __all__ = [
-    "DEFAULT_OUTPUT",
-    "DEFAULT_OUTPUT_OF_ARRAY",
-    "SACCT_FIELDS",
     "Accounting",
-    "Done",
     "NotInStepError",
     "OutputFiles",
     "Run",
@@ -50,23 +42,17 @@ __all__ = [
     "StepEnvironment",
     "ask_accounting",
     "ask_outputs",
-    "ask_sacct",
     "ask_step_outputs",
     "compress_hostlist",
     "compress_tasks",
-    "directives",
     "expand_hostlist",
     "expand_pattern",
     "expand_tasks",
     "is_job_id",
     "is_over",
     "leading_number",
-    "output_pattern",
     "parse_gpus",
     "parse_sacct",
-    "parse_sacct_columns",
     "queue_states",
     "run_here",
-    "sacct_command",
-    "split_attempts",
 ]

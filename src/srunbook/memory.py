@@ -1,4 +1,13 @@
-"""Bytes on a rank, from the number or the shapes of a model's parameters."""
+"""What a model takes on each rank: parameters, gradients and the state of the optimizer, by formula.
+
+    >>> from srunbook import memory
+    >>> memory.whole(7_000_000_000, memory.PRECISIONS["bf16"], "adamw").divided(16).total / 1e9
+    3.5
+
+`fully_sharded` is exact for `torch.distributed.fsdp.fully_shard` on given shapes, padding included. On top come
+activations, of which `block_activations` counts those of a transformer, and the layers that FSDP fetches while it
+computes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +15,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["OPTIMIZERS", "PRECISIONS", "Need", "Precision", "block_activations", "fully_sharded", "read_count", "whole"]
 
 OPTIMIZERS = {"sgd": 0, "momentum": 1, "adamw": 2}
 """How many numbers an optimizer keeps for each parameter."""
@@ -30,7 +42,7 @@ class Precision:
 
 
 PRECISIONS = {"float32": Precision(4, 4, 4), "mixed": Precision(4, 4, 4), "bf16": Precision(2, 2, 2)}
-"""By name: `mixed` computes in 16 bits and keeps everything in 32; `bf16` keeps everything in 16."""
+"""The precisions by name. `mixed` computes in 16 bits and keeps everything in 32; `bf16` keeps everything in 16."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class Need:
         Raises:
             ValueError: There is no rank.
         """
-        _at_least_one("ranks", ranks)
+        _at_least_one(ranks=ranks)
         return Need(-(-self.parameters // ranks), -(-self.gradients // ranks), -(-self.optimizer // ranks))
 
 
@@ -71,14 +83,13 @@ def read_count(text: str) -> int:
     Raises:
         ValueError: It is no such number, or not between 1 and 10^18.
     """
-    match = re.fullmatch(r"(\d{1,19})(?:\.(\d{1,12}))?([KMBT]?)", text.strip().upper(), re.ASCII)
+    match = re.fullmatch(r"(\d{1,19}(?:\.\d{1,12})?)([KMBT]?)", text.strip().upper(), re.ASCII)
     if not match:
         raise ValueError(f"{text!r} is not a number of parameters: write 7B, 350M or 124439808")
-    digits, decimals, suffix = match[1], match[2] or "", match[3]
-    count, rest = divmod(int(digits + decimals + SUFFIXES[suffix] * "0"), int("1" + len(decimals) * "0"))
-    if rest or not 1 <= count <= MOST:
+    count = Fraction(match[1]) * 10 ** SUFFIXES[match[2]]
+    if count.denominator != 1 or not 1 <= count <= MOST:
         raise ValueError(f"{text!r} is not a number of parameters: expected a whole number from 1 to 10^18")
-    return count
+    return int(count)
 
 
 def whole(count: int, precision: Precision, optimizer: str) -> Need:
@@ -92,7 +103,7 @@ def whole(count: int, precision: Precision, optimizer: str) -> Need:
     Raises:
         ValueError: There is no parameter, or the optimizer is unknown.
     """
-    _at_least_one("count", count)
+    _at_least_one(count=count)
     return Need(count * precision.parameter, count * precision.gradient, count * precision.state * _kept(optimizer))
 
 
@@ -115,7 +126,7 @@ def fully_sharded(
     Raises:
         ValueError: A shape is empty or has a dimension below 1, the optimizer is unknown, or there is no such rank.
     """
-    _at_least_one("ranks", ranks)
+    _at_least_one(ranks=ranks)
     if not 0 <= rank < ranks:
         raise ValueError(f"rank {rank} is not one of {ranks} ranks: expected 0 to {ranks - 1}")
     kept = _kept(optimizer)
@@ -130,12 +141,45 @@ def fully_sharded(
     return Need(padded * precision.parameter, padded * precision.gradient, real * precision.state * kept)
 
 
+def block_activations(batch: int, length: int, width: int, heads: int, *, size: int, ranks: int = 1) -> int:
+    """Return the bytes that a block of a GPT keeps for its backward pass on each rank.
+
+    Of each token it keeps 16 rows of `width` numbers: the inputs of both norms (2), of the projections to query, key
+    and value and of the first layer (2), query, key, value and what the attention gives (4), and the wide ones before
+    and after the activation function (8). These are the 34 bytes of Korthikanti et al., "Reducing Activation
+    Recomputation in Large Transformer Models" (2022), without the two masks of dropout, for numbers of 2 bytes. Fused
+    attention keeps one number for each head in place of a row of scores, and each norm two; these have 4 bytes.
+
+    Tensor parallelism with sequence parallelism divides all of it among its ranks, except the two inputs that PyTorch
+    gathers before the column-wise layers.
+
+    Args:
+        batch: Number of sequences on a rank.
+        length: Tokens of a sequence.
+        width: Numbers of a token.
+        heads: Of the attention.
+        size: Bytes of a number: 2 in 16 bits, 4 in 32.
+        ranks: How many ranks compute a block together.
+
+    Raises:
+        ValueError: One of them is below 1.
+
+    >>> block_activations(1, 2048, 4096, 32, size=2) / 1e6
+    268.730368
+    """
+    _at_least_one(batch=batch, length=length, width=width, heads=heads, size=size, ranks=ranks)
+    row = width * size
+    divided = 14 * row + 4 * (4 + heads)
+    return math.ceil(batch * length * (2 * row + Fraction(divided, ranks)))
+
+
 def _kept(optimizer: str) -> int:
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"unknown optimizer {optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[optimizer]
 
 
-def _at_least_one(name: str, number: int) -> None:
-    if number < 1:
-        raise ValueError(f"{name} is {number}: expected at least 1")
+def _at_least_one(**given: int) -> None:
+    for name, number in given.items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}: expected at least 1")

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from srunbook.script._errors import ScriptError
-from srunbook.script._options import Option
-from srunbook.script._parsing import Script
-from srunbook.script._words import SPACE, words
+from srunbook.script.directives import SPACE, Option, Script, ScriptError, words
 
 COMMENT = re.compile(rb"( {2,})#")
 """A comment behind at least two spaces: it may be one of a column."""

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srunbook.slurm._errors import NotInStepError, SlurmParseError
-from srunbook.slurm._hostlist import expand_hostlist
-from srunbook.slurm._layout import expand_tasks, parse_gpus
+from srunbook.slurm.hostlist import SlurmParseError, expand_hostlist, expand_tasks, parse_gpus
 
 REQUIRED = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEP_NODELIST")
+
+
+class NotInStepError(RuntimeError):
+    """The process was not started by srun, so Slurm has not told it its rank."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class StepEnvironment:
         step_id: The step's id within the job.
         cpus_per_task: CPUs of each task, or None where srun was not told a number.
         gpus_on_node: GPUs that the step has on this node.
-        restart_count: How often the job was requeued.
     """
 
     rank: int
@@ -42,7 +43,6 @@ class StepEnvironment:
     step_id: int
     cpus_per_task: int | None = None
     gpus_on_node: int = 0
-    restart_count: int = 0
 
     @property
     def node(self) -> str:
@@ -79,19 +79,18 @@ class StepEnvironment:
         """
         environ = os.environ if environ is None else environ
         _check_started_by_srun(environ)
-        nodes = expand_hostlist(environ["SLURM_STEP_NODELIST"])
+        gpus = environ.get("SLURM_GPUS_ON_NODE") or environ.get("SLURM_GPUS_PER_NODE")
         step = cls(
             rank=_number(environ, "SLURM_PROCID"),
             world_size=_number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
             local_rank=_number(environ, "SLURM_LOCALID"),
             node_id=_number(environ, "SLURM_NODEID"),
-            nodes=tuple(nodes),
-            tasks_per_node=tuple(expand_tasks(_first(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))),
+            nodes=tuple(expand_hostlist(environ["SLURM_STEP_NODELIST"])),
+            tasks_per_node=tuple(expand_tasks(_first(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")[1])),
             job_id=_number(environ, "SLURM_JOB_ID", "SLURM_JOBID"),
             step_id=_number(environ, "SLURM_STEP_ID"),
             cpus_per_task=_number(environ, "SLURM_CPUS_PER_TASK") if environ.get("SLURM_CPUS_PER_TASK") else None,
-            gpus_on_node=_gpus(environ),
-            restart_count=_number(environ, "SLURM_RESTART_COUNT") if environ.get("SLURM_RESTART_COUNT") else 0,
+            gpus_on_node=parse_gpus(gpus) if gpus else 0,
         )
         _check_consistent(step)
         return step
@@ -111,40 +110,32 @@ def _check_started_by_srun(environ: Mapping[str, str]) -> None:
         )
 
 
-def _first(environ: Mapping[str, str], *names: str) -> str:
+def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
+    """Return the first variable that is set, and its value."""
     for name in names:
         if environ.get(name):
-            return environ[name]
+            return name, environ[name]
     raise NotInStepError(f"{' and '.join(names)} not set: srun sets them for each task; was the environment cut down?")
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int:
-    text = _first(environ, *names)
+    name, text = _first(environ, *names)
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        name = next(name for name in names if environ.get(name))
-        raise SlurmParseError(name, text, 0, "this is no whole number", "4")
+        raise SlurmParseError(name, text, "this is no whole number", "4")
     return int(text)
-
-
-def _gpus(environ: Mapping[str, str]) -> int:
-    if environ.get("SLURM_GPUS_ON_NODE"):
-        return _number(environ, "SLURM_GPUS_ON_NODE")
-    return parse_gpus(environ["SLURM_GPUS_PER_NODE"]) if environ.get("SLURM_GPUS_PER_NODE") else 0
 
 
 def _check_consistent(step: StepEnvironment) -> None:
     """Refuse what cannot be one step, such as an allocation's task count with one process."""
-
-    def refuse(problem: str) -> None:
-        raise SlurmParseError(
-            "step environment", f"rank {step.rank} of {step.world_size}", 0, problem, "rank 0 of 4 on 2 nodes"
-        )
-
     if len(step.tasks_per_node) != len(step.nodes):
-        refuse(f"{len(step.tasks_per_node)} nodes have tasks, but {len(step.nodes)} nodes are named")
-    if sum(step.tasks_per_node) != step.world_size:
-        refuse(f"the nodes have {sum(step.tasks_per_node)} tasks together, not {step.world_size}")
-    if not (step.rank < step.world_size and step.node_id < len(step.nodes)):
-        refuse(f"there is no such rank, or no node {step.node_id}")
-    if step.local_rank >= step.local_world_size:
-        refuse(f"local rank {step.local_rank} on a node of {step.local_world_size} tasks")
+        problem = f"{len(step.tasks_per_node)} nodes have tasks, but {len(step.nodes)} nodes are named"
+    elif sum(step.tasks_per_node) != step.world_size:
+        problem = f"the nodes have {sum(step.tasks_per_node)} tasks together, not {step.world_size}"
+    elif not (step.rank < step.world_size and step.node_id < len(step.nodes)):
+        problem = f"there is no such rank, or no node {step.node_id}"
+    elif step.local_rank >= step.local_world_size:
+        problem = f"local rank {step.local_rank} on a node of {step.local_world_size} tasks"
+    else:
+        return
+    found = f"rank {step.rank} of {step.world_size}"
+    raise SlurmParseError("step environment", found, problem, "rank 0 of 4 on 2 nodes")

@@ -1,0 +1,360 @@
+"""Accounting: ask sacct and squeue about a job, and read the rows that they print for it and its steps."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from srunbook.slurm.hostlist import SlurmParseError, expand_hostlist
+
+SACCT_FIELDS = (
+    "JobID", "JobIDRaw", "State", "ExitCode", "NNodes", "NTasks", "Elapsed", "NodeList", "Partition", "End",
+)  # fmt: skip
+"""Columns to ask sacct for: `sacct --parsable2 --format=JobID,JobIDRaw,...`. Users write no text into any of these."""
+
+DELIMITER = "|~|"
+"""Separates columns where users wrote some: the name of a job may hold a bar."""
+
+JOB_ID = re.compile(r"([1-9][0-9]{0,9})(?:[_+](?:0|[1-9][0-9]{0,9}))?")
+ROW_ID = re.compile(r"([0-9]+(?:[_+][0-9]+|_\[[^]]*\])?)(?:\.(\S+))?")
+NOT_ENDED = (
+    "PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "COMPLETING", "CONFIGURING", "SIGNALING", "STAGE_OUT",
+    "STOPPED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT",
+)  # fmt: skip
+LAG = 10.0
+"""Seconds by which accounting may lag the end of a job before it is believed."""
+
+PAUSE = 0.3
+"""Seconds between two questions."""
+
+Run = Callable[[list[str]], subprocess.CompletedProcess[str]]
+"""Runs a command of Slurm, on this machine or on another one; raises OSError where it cannot."""
+
+
+@dataclass(frozen=True)
+class SacctRow:
+    """One row of sacct: a job, or one of its steps.
+
+    Args:
+        job_id: Number of the job; of an element of an array with its index, `56_3`, or `56_[4-9%2]` for those that
+            still wait; of a component of a heterogeneous job with its offset, `56+1`.
+        step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
+        state: State in one word, such as COMPLETED or CANCELLED.
+        exit_code: Exit status.
+        signal: Signal that ended it, or 0.
+        nodes: Number of nodes, or None where the row does not say.
+        tasks: Number of tasks, or None where the row does not say.
+        elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
+        node_list: Host list of its nodes; empty where there are none yet.
+        raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.
+        columns: Text of each column as sacct printed it.
+    """
+
+    job_id: str
+    step: str
+    state: str
+    exit_code: int
+    signal: int
+    nodes: int | None = None
+    tasks: int | None = None
+    elapsed: str = ""
+    node_list: str = ""
+    raw_id: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """Return the number as Slurm writes it, such as `17.batch`."""
+        return f"{self.job_id}.{self.step}" if self.step else self.job_id
+
+    @property
+    def ending(self) -> str:
+        """Return the state, the exit status and the signal, in the words of sacct."""
+        return f"{self.state} {self.exit_code}:{self.signal}"
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the job or step is over and does not begin again."""
+        return is_over(self.state)
+
+    @property
+    def settled(self) -> bool:
+        """Return whether accounting has heard of the start as well as of the end.
+
+        A busy controller may report the end first. Until the start arrives, the row lacks the partition, the end or
+        some of the nodes.
+        """
+        if self.columns.get("End") in ("", "Unknown") or (not self.step and self.columns.get("Partition") == ""):
+            return False
+        return self.step != "" or not self.node_list or self.nodes in (None, len(self.hosts))
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return the names of its nodes."""
+        return expand_hostlist(self.node_list)
+
+
+def is_over(state: str) -> bool:
+    """Return whether a state, as sacct and squeue name it, is that of a job that has ended and does not begin again.
+
+    >>> [is_over(state) for state in ("COMPLETED", "PREEMPTED", "COMPLETING", "PENDING")]
+    [True, True, False, False]
+    """
+    return state not in NOT_ENDED
+
+
+def is_job_id(text: str) -> bool:
+    """Return whether a text is the number of a job, of an element of an array, or of a component.
+
+    >>> [is_job_id(text) for text in ("17", "56_3", "56+1", "017", "56_", "17.0")]
+    [True, True, True, False, False, False]
+    """
+    return JOB_ID.fullmatch(text) is not None
+
+
+def leading_number(job_id: str) -> str:
+    """Return the number of the job that an element or a component belongs to.
+
+    >>> [leading_number(text) for text in ("17", "56_3", "56_[4-9%2]", "56+1")]
+    ['17', '56', '56', '56']
+    """
+    return re.split(r"[_+]", job_id, maxsplit=1)[0]
+
+
+def parse_sacct_columns(text: str, delimiter: str = "|") -> list[dict[str, str]]:
+    r"""Read the output of `sacct --parsable2`, with its header line, into the text of each column.
+
+    A line break in a text, such as a script given with `--wrap`, does not end its row, except in the last column.
+
+    >>> parse_sacct_columns("JobID|~|JobName|~|State\n17|~|a|b\nc|~|FAILED\n", "|~|")
+    [{'JobID': '17', 'JobName': 'a|b\nc', 'State': 'FAILED'}]
+    """
+    header, _, rest = text.partition("\n")
+    names = header.split(delimiter)
+    rows: list[dict[str, str]] = []
+    held = ""
+    for line in rest.split("\n"):  # and not splitlines: a text may hold other separators
+        if not line and not held:
+            continue
+        held += line
+        values = held.split(delimiter)
+        if len(values) == len(names):
+            rows.append(dict(zip(names, values, strict=True)))
+            held = ""
+        elif len(values) > len(names):
+            break
+        else:
+            held += "\n"
+    if held:
+        raise _refusal(held.rstrip("\n"), f"{held.count(delimiter) + 1} columns under a header of {len(names)}")
+    return rows
+
+
+def _refusal(row: str, problem: str) -> SlurmParseError:
+    return SlurmParseError("row of sacct", row, problem, "17.0|17.0|COMPLETED|0:0|2|2|00:01:30|node[1-2]")
+
+
+def parse_sacct(text: str, delimiter: str = "|") -> list[SacctRow]:
+    r"""Read the output of `sacct --parsable2`, with its header line.
+
+    Args:
+        text: The output, with the columns JobID, State and ExitCode at least.
+        delimiter: What separates two columns.
+
+    Returns:
+        The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
+
+    Raises:
+        SlurmParseError: The header lacks a column, or a row has another form.
+
+    >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
+    >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
+    [('17', 'CANCELLED', 0, None), ('17.0', 'FAILED', 3, 2)]
+    """
+    header = text.partition("\n")[0]
+    missing = [name for name in ("JobID", "State", "ExitCode") if name not in header.split(delimiter)]
+    if missing and header:
+        raise SlurmParseError("header of sacct", header, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
+    return [_row(columns) for columns in parse_sacct_columns(text, delimiter)]
+
+
+def _row(row: dict[str, str]) -> SacctRow:
+    identity = ROW_ID.fullmatch(row["JobID"])
+    code = re.fullmatch("([0-9]+):([0-9]+)", row["ExitCode"] or "0:0")  # steps of a dead node have none
+    if not identity:
+        raise _refusal("|".join(row.values()), f"{row['JobID']!r} is no job id")
+    if not code:
+        raise _refusal("|".join(row.values()), f"{row['ExitCode']!r} is no exit code")
+    node_list = row.get("NodeList", "")
+    return SacctRow(
+        job_id=identity[1],
+        step=identity[2] or "",
+        state=row["State"].partition(" ")[0],  # `CANCELLED by 20001`
+        exit_code=int(code[1]),
+        signal=int(code[2]),
+        nodes=_count(row.get("NNodes", "")),
+        tasks=_count(row.get("NTasks", "")),
+        elapsed=row.get("Elapsed", ""),
+        node_list="" if " " in node_list else node_list,  # `None assigned`
+        raw_id=row.get("JobIDRaw", "").partition(".")[0],
+        columns=row,
+    )
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What accounting says about a job.
+
+    Args:
+        rows: Rows of the job and its steps, of all its attempts, elements and components.
+        source: Who said so: `sacct`, or the name of a file.
+        problem: Why nobody could be asked, or cannot be understood; empty where somebody was.
+        queued: State in squeue of a job that accounting does not know yet; empty for others.
+    """
+
+    rows: tuple[SacctRow, ...] = ()
+    source: str = "sacct"
+    problem: str = ""
+    queued: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the rows as sacct prints them, with a header line."""
+        lines = [[*row.columns] for row in self.rows[:1]] + [[*row.columns.values()] for row in self.rows]
+        return "".join("|".join(line) + "\n" for line in lines)
+
+    @cached_property
+    def parts(self) -> dict[str, Accounting]:
+        """Return what it says of the job, or of each element of an array or component of a heterogeneous job."""
+        return {part: self._only({part}) for part in dict.fromkeys(row.job_id for row in self.rows)}
+
+    def _only(self, parts: set[str]) -> Accounting:
+        return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
+
+    @property
+    def attempts(self) -> list[list[SacctRow]]:
+        """Return the rows of each attempt, the last one last. A job that was requeued has several."""
+        found: list[list[SacctRow]] = []
+        for row in self.rows:
+            if not row.step or not found:
+                found.append([])
+            found[-1].append(row)
+        return found
+
+    @cached_property
+    def last(self) -> list[SacctRow]:
+        """Return the rows of the last attempt of each part, or none without one."""
+        return [row for part in self.parts.values() for row in part.attempts[-1]]
+
+    @property
+    def final(self) -> bool:
+        """Return whether the last attempt and all its steps have ended."""
+        return bool(self.rows) and all(row.ended for row in self.last)
+
+    def chosen(self, job: str) -> list[str]:
+        """Name the parts that a number means: one of them, all of a job, or the one that Slurm gave that number."""
+        if job in self.parts:
+            return [job]
+        all_parts = [part for part in self.parts if leading_number(part) == job]
+        return all_parts or [part for part, one in self.parts.items() if one.rows[0].raw_id == job]
+
+    def of(self, job: str) -> Accounting:
+        """Return what it says about one job. Components of one job stay together: a step may use several."""
+        chosen = {*self.chosen(job)}
+        leaders = {leading_number(part) for part in chosen if "+" in part}
+        chosen |= {part for part in self.parts if "+" in part and leading_number(part) in leaders}
+        return self if chosen >= self.parts.keys() else self._only(chosen)
+
+
+def run_here(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm on this machine.
+
+    Raises:
+        OSError: There is no such command, it did not answer within a minute, or several clusters would be asked.
+    """
+    clusters = os.environ.get("SLURM_CLUSTERS", "")
+    if "," in clusters or clusters == "all":
+        raise OSError(f"SLURM_CLUSTERS={clusters}: each of these may have a job of this number; name one cluster")
+    environ = {**os.environ, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=60
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(str(error)) from None
+
+
+def ask_accounting(job: str, run: Run = run_here, *, more: Sequence[str] = (), patience: float = LAG) -> Accounting:
+    """Ask sacct about a job, with all attempts of one that was requeued.
+
+    Accounting lags the end of a job. While a job that is not in the queue has no rows that are final, this asks
+    again. It returns at once for a job that waits or runs, and for one that neither squeue nor sacct knows.
+
+    Args:
+        job: Number of the job, of an element of an array or of a component of a heterogeneous job. Of the latter,
+            accounting tells all components.
+        run: Runs a command of Slurm; on this machine by default.
+        more: Columns to ask for besides `SACCT_FIELDS`. Users may have written into them.
+        patience: Seconds to wait until the rows are final.
+
+    Returns:
+        What accounting says; where nobody could be asked, `problem` says why.
+    """
+    deadline = time.monotonic() + patience
+    whole = leading_number(job) if "+" in job else job
+    while True:
+        found = _ask_once(whole, run, more)
+        leader = next((leading_number(row.job_id) for row in found.rows if "+" in row.job_id), whole)
+        if leader != whole:  # the number that Slurm gave one of the components
+            whole = leader
+            continue
+        if found.problem or (found.final and all(row.settled for row in found.last)):
+            return found
+        states = queue_states(whole, run) or {}
+        queued = next((state for state in states.values() if not is_over(state) and state != "COMPLETING"), "")
+        if (queued and not found.final) or not (found.rows or states) or time.monotonic() > deadline:
+            return found if found.rows else Accounting(queued=queued)
+        time.sleep(PAUSE)
+
+
+def _ask_once(job: str, run: Run, more: Sequence[str]) -> Accounting:
+    delimiter = DELIMITER if more else "|"
+    columns = ",".join([*more, *SACCT_FIELDS])
+    command = ["sacct", "--parsable2", f"--jobs={job}", f"--format={columns}", "--duplicates"]
+    try:
+        done = run([*command, f"--delimiter={delimiter}"] if more else command)
+        if done.returncode == 0:
+            return Accounting(tuple(parse_sacct(done.stdout, delimiter)))
+    except FileNotFoundError:
+        return Accounting(problem="this machine has no sacct")
+    except OSError as error:
+        return Accounting(problem=f"sacct: {error}")
+    except SlurmParseError as error:
+        return Accounting(problem=str(error))
+    words = done.stderr.strip().splitlines() or [f"sacct ended with status {done.returncode}"]
+    return Accounting(problem=words[-1])
+
+
+def queue_states(job: str, run: Run) -> dict[str, str] | None:
+    """Return the state of each part of a job in squeue, which keeps those that have ended for some minutes.
+
+    Returns:
+        States by number, such as `56_3`; empty for a job that squeue does not know, None where squeue does not answer.
+    """
+    try:
+        done = run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i %T"])
+    except OSError:
+        return None
+    if done.returncode != 0:
+        return {} if "Invalid job id" in done.stderr else None
+    pairs = (line.split() for line in done.stdout.splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}

@@ -1,0 +1,224 @@
+"""The files that a job and its steps write their output to: they may have any name, in any folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from pathlib import Path, PurePosixPath
+
+from srunbook._files import read_blocks
+from srunbook.slurm.accounting import DELIMITER, Run, leading_number, parse_sacct_columns, run_here
+from srunbook.slurm.hostlist import SlurmParseError, expand_hostlist
+
+COLUMNS = ("JobID", "JobIDRaw", "JobName", "User", "NodeList", "NTasks", "SubmitLine", "WorkDir")
+RECORD = re.compile(
+    r"JobId=([0-9]+)(?: ArrayJobId=([0-9]+) ArrayTaskId=([0-9]+)(?= )| HetJobId=([0-9]+) HetJobOffset=([0-9]+))?"
+)
+"""The beginning of a record of `scontrol show job`, before anything that a user wrote."""
+
+FIELD = re.compile(r"%(?:(%)|([0-9]{0,2})([A-Za-z]))")
+Head = Callable[[str], Sequence[str]]
+"""Returns the first lines of a script, given its path; none where it is no regular file or cannot be read."""
+
+
+@dataclass(frozen=True)
+class OutputFiles:
+    """Absolute paths of the files that a job writes to.
+
+    Args:
+        output: That of its standard output.
+        errors: That of its standard error; the same one where the script asks for no other.
+    """
+
+    output: str
+    errors: str
+
+
+def head_here(path: str) -> list[str]:
+    """Return the first lines of a script on this machine, none where it is no file or cannot be read."""
+    try:
+        return next(read_blocks(Path(path)), b"").decode("utf-8", errors="replace").splitlines()
+    except (OSError, ValueError):
+        return []
+
+
+def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[str, OutputFiles]:
+    """Ask Slurm for the output files of a job.
+
+    For some minutes after the end `scontrol` knows their paths. After that, `sacct` knows the patterns, on Slurm
+    24.05 and later, or else the command line and the folder of submission, where the script is that names them.
+
+    Args:
+        job: Number of the job, or of an element or component. Of the latter, this finds those of all components.
+        run: Runs a command of Slurm; on this machine by default.
+        head: Reads the beginning of a script; on this machine by default.
+
+    Returns:
+        The files of each part by its number, such as `56_3` and `56+1`, and by the one that Slurm gave it. Nothing
+        where nobody answers or Slurm does not know the job.
+    """
+    job = leading_number(job) if "+" in job else job
+    try:
+        shown = run(["scontrol", "show", "job", job]).stdout
+    except OSError:
+        shown = ""
+    return dict(_of_scontrol(shown)) or _of_sacct(job, run, head)
+
+
+def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
+    """Yield numbers and files of each record of `scontrol show job`."""
+    for record in re.split(r"\n(?=JobId=[0-9])", text):
+        number = RECORD.match(record)
+        # What a user wrote, such as the name of a folder, comes before these lines.
+        output, errors = (re.findall(rf"^   {name}=(/.*)$", record, re.MULTILINE)[-1:] for name in ("StdOut", "StdErr"))
+        if number and output:
+            files = OutputFiles(output[0], (errors or output)[0])
+            yield number[1], files
+            if number[2]:
+                yield f"{number[2]}_{number[3]}", files
+            if number[4]:
+                yield f"{number[4]}+{number[5]}", files
+
+
+def _of_sacct(job: str, run: Run, head: Head) -> dict[str, OutputFiles]:
+    """Do what `ask_outputs` does once scontrol has forgotten the job."""
+    rows = _ask_rows(job, run, "StdOut", "StdErr") or _ask_rows(job, run)
+    jobs = [row for row in rows if "." not in row["JobID"] and row["WorkDir"]]
+    return {number: _files(row, head) for row in jobs for number in (row["JobID"], row["JobIDRaw"])}
+
+
+def ask_step_outputs(job: str, run: Run = run_here) -> list[str]:
+    """Ask accounting for the files that `srun --output=%j_%t.out` writes: one for each task or node of a step.
+
+    Only names with a field such as `%j` or `%t` are found: another `-o` in the line may be that of the program.
+
+    Returns:
+        Absolute paths, each once; nothing where nobody answers. Not all need to exist.
+    """
+    rows = _ask_rows(leading_number(job) if "+" in job else job, run)
+    jobs = {row["JobID"]: row for row in rows if "." not in row["JobID"]}
+    steps = [(jobs.get(row["JobID"].partition(".")[0]), row) for row in rows if "." in row["JobID"]]
+    return list(dict.fromkeys(path for leader, row in steps if leader for path in _step_files(leader, row)))
+
+
+def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:
+    """Return the rows of a job and its steps, or none where sacct does not answer or lacks a column."""
+    columns = ",".join([*more, *COLUMNS])
+    try:
+        done = run(["sacct", "--parsable2", f"--delimiter={DELIMITER}", f"--jobs={job}", f"--format={columns}"])
+        return parse_sacct_columns(done.stdout, DELIMITER) if done.returncode == 0 else []
+    except (OSError, SlurmParseError):
+        return []
+
+
+def _values(row: Mapping[str, str]) -> dict[str, str]:
+    """Return what the row of a job says of the letters in its patterns."""
+    leader, _, index = row["JobID"].partition("_")
+    values = {"j": row["JobIDRaw"], "A": leader if index else row["JobIDRaw"], "x": row["JobName"], "u": row["User"]}
+    return values | ({"a": index} if index else {})
+
+
+def _files(row: Mapping[str, str], head: Head) -> OutputFiles:
+    """Return the files of a job, from its row of sacct."""
+    values = _values(row)
+    if hosts := _hosts(row):
+        values["N"] = hosts[0]
+    options = [] if row.get("StdOut") else _options(row, head)
+    default = "slurm-%A_%a.out" if "a" in values else "slurm-%j.out"
+    output = row.get("StdOut") or _pattern(options, "output") or default
+    errors = row.get("StdErr") or _pattern(options, "error") or output
+    return OutputFiles(*(str(PurePosixPath(row["WorkDir"], expand_pattern(name, values))) for name in (output, errors)))
+
+
+def _hosts(row: Mapping[str, str]) -> list[str]:
+    return [] if " " in row["NodeList"] else expand_hostlist(row["NodeList"])
+
+
+def _step_files(leader: Mapping[str, str], row: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files of a step, whose job's row tells the names that both share."""
+    step, hosts, words = row["JobID"].partition(".")[2], _hosts(row), _words(row["SubmitLine"])
+    values = _values(leader) | {"s": step, "J": f"{leader['JobIDRaw']}.{step}"}
+    tasks = range(int(row["NTasks"]) if row["NTasks"].isdecimal() else 1)
+    for option in ("output", "error"):
+        found = (_pattern(pair, option) for pair in pairwise([*words, ""]))
+        pattern = next((name for name in found if "%" in name), "")
+        ranges: dict[str, Iterable[object]] = {"t": tasks, "n": range(len(hosts)), "N": hosts}
+        varied = {letter: [*map(str, places)] for letter, places in ranges.items() if letter in pattern}
+        for chosen in product(*varied.values()) if pattern else ():
+            name = expand_pattern(pattern, values | dict(zip(varied, chosen, strict=True)))
+            yield str(PurePosixPath(leader["WorkDir"], name))
+
+
+def _words(line: str, *, comments: bool = False) -> list[str]:
+    try:
+        return shlex.split(line, comments=comments)
+    except ValueError:  # a quote without its end
+        return []
+
+
+def _options(row: Mapping[str, str], head: Head) -> list[str]:
+    """Return the options of sbatch: those of the script, and after them those of the command line, which win."""
+    words = _words(row["SubmitLine"])
+    for place, word in enumerate(words[1:], start=1):
+        lines = [] if word.startswith("-") else head(str(PurePosixPath(row["WorkDir"], word)))
+        if lines and lines[0].startswith("#!"):
+            return [*_directives(lines), *words[1:place]]
+    return words[1:]
+
+
+def _directives(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the words of the `#SBATCH` lines at the head of a script, as sbatch reads them.
+
+    >>> list(_directives(["#!/bin/bash", "#SBATCH -N 2 --output=a.out # here", "", "date", "#SBATCH -N 3"]))
+    ['-N', '2', '--output=a.out']
+    """
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            return
+        if line.startswith("#SBATCH"):
+            yield from _words(line.removeprefix("#SBATCH"), comments=True)
+
+
+def _pattern(words: Iterable[str], option: str) -> str:
+    """Return the pattern of `--output` or `--error` among options of sbatch; the last one counts.
+
+    >>> _pattern(["--parsable", "-o", "a.out", "--output=%j.out"], "output"), _pattern(["-e%j.err"], "error")
+    ('%j.out', '%j.err')
+    """
+    found = ""
+    for word, following in pairwise([*words, ""]):
+        if word in (f"-{option[0]}", f"--{option}"):
+            found = following
+        elif word.startswith((f"--{option}=", f"-{option[0]}")):
+            found = word.removeprefix(f"--{option}=") if word.startswith("--") else word[2:]
+    return found
+
+
+def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:
+    r"""Return the name of a file that a pattern of `--output` stands for.
+
+    Args:
+        pattern: The pattern. After a backslash, nothing in it is replaced.
+        values: What replaces a letter, such as the number of the job for `j`. Of other letters nothing is known, and
+            they stay.
+
+    >>> expand_pattern("logs/%5j_%x.out", {"j": "17", "x": "train"})
+    'logs/00017_train.out'
+    >>> expand_pattern("100%%-%N.out", {"j": "17"}), expand_pattern(r"\%j", {"j": "17"})
+    ('100%-%N.out', '%j')
+    """
+    if "\\" in pattern:
+        return pattern.replace("\\", "")
+
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return "%"
+        known = values.get(match[3])
+        if known is None:
+            return match[0]
+        return known.zfill(min(int(match[2]), 10)) if match[2] and known.isdigit() else known
+
+    return FIELD.sub(value, pattern)
