@@ -38,36 +38,20 @@ extensions = [
     # ours, in docs/_ext
     "code_diff",
     "code_file",
-    "copy_whole",
-    "adapt_data",
+    "script_facts",
     "recorded",
     "real_files",
-    "gallery_guard",
-    "gallery_assets",
+    "gallery",
     "failures",
     "paste_box",
     "measured",
-    "measured_figure",
-    "scaling_tables",
     "drawings",
     "script_builder",
-    "memory_form",
-    "fields",
-    "home",
-    "descriptions",
-    "missing_page",
+    "pages",
     "llms",
     "guide_zip",
     "search_index",
 ]
-# What our extensions show and check, from the root of the repository.
-repository_folders = ["examples", "slurm", "scripts", "src", "bench", "tests"]
-console_folders = [*repository_folders, "docs"]
-console_commands = {"srunbook": "srunbook.cli:main"}
-real_files_docstrings = {"reference/api": "src"}
-real_files_help = {"tools/command": "srunbook"}
-failures_folder = "troubleshooting"
-drawings_folder = "_static/drawings"
 search_weights = [
     ("gallery/", 0.5),
     ("about/", 0.5),
@@ -105,13 +89,13 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "image_scrapers": ("gallery_plots.as_svg",),
+    "image_scrapers": ("gallery.as_svg",),
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "gallery/backreferences",
     "default_thumb_file": str(ROOT / "docs" / "_static" / "printed.svg"),
     "abort_on_example_error": True,
-    "reset_modules": ("gallery_guard.restore_environment", "gallery_plots.style"),
+    "reset_modules": ("gallery.restore_environment", "gallery.style"),
     "reset_modules_order": "both",
     "capture_repr": (),
     "notebook_extensions": set(),

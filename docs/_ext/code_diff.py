@@ -23,25 +23,146 @@ The parts of a page show every changed line once, or the build fails. Both files
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import re
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from code_file import INCLUDED, caption
-from diff_lines import around, choose, compare, counted, hidden, texts_of
-from disclosure import disclosure
 from docutils import nodes
 from docutils.parsers.rst import directives
-from repository import FileError, RepositoryDirective, find, language, root
+from repository import FileError, RepositoryDirective, disclosure, find, language, note, root
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
 
 logger = logging.getLogger(__name__)
+
+CONTEXT = 3
+"""Unchanged lines that stay visible on each side of a change."""
+
+ALIKE = 0.7
+"""Part of two lines that must be equal for the one to count as the changed form of the other."""
+
+SHORTEST_GAP = 4
+"""Hide unchanged lines only where at least so many of them would go."""
+
+
+class Line(NamedTuple):
+    """A line of a difference.
+
+    Args:
+        mark: `-` for a removed line, `+` for an added one, a space for one in both files.
+        place: Its index in the earlier file if it is removed, else in the later one.
+        text: What it says.
+    """
+
+    mark: str
+    place: int
+    text: str
+
+
+def compare(before: str, after: str) -> list[Line]:
+    r"""Return the lines of two files in reading order.
+
+    >>> [line.mark + line.text for line in compare("a\nb\n", "a\nc\n")]
+    [' a', '-b', '+c']
+    """
+    old, new = before.splitlines(), after.splitlines()
+    found: list[Line] = []
+    for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [Line(" ", index, new[index]) for index in range(start, end)]
+        else:
+            for mark, place in pair_up(old[first:last], new[start:end]):
+                lines, index = (old, first + place) if mark == "-" else (new, start + place)
+                found.append(Line(mark, index, lines[index]))
+    return found
+
+
+def pair_up(gone: list[str], new: list[str]) -> Iterator[tuple[str, int]]:
+    """Order the lines of a change such that a removed line stands before the new one that resembles it.
+
+    Neighbours stay together: all that are gone, then all that are new.
+
+    >>> list(pair_up(["for epoch in range(5):"], ["first = 2", "for epoch in range(first, 5):"]))
+    [('+', 0), ('-', 0), ('+', 1)]
+    >>> list(pair_up(["size = 4", "rate = 2"], ["size = 5", "rate = 3"]))
+    [('-', 0), ('-', 1), ('+', 0), ('+', 1)]
+    """
+    groups: list[list[tuple[int, int]]] = []
+    free = 0
+    for index, line in enumerate(gone):
+        found = [(SequenceMatcher(None, line, new[at], autojunk=False).ratio(), -at) for at in range(free, len(new))]
+        best, at = max(found, default=(0.0, 0))
+        if best >= ALIKE:
+            if not groups or -at != groups[-1][-1][1] + 1:
+                groups.append([])
+            groups[-1].append((index, -at))
+            free = 1 - at
+    old = fresh = 0
+    for (first, start), (last, end) in ((group[0], group[-1]) for group in groups):
+        yield from (("-", index) for index in range(old, first))
+        yield from (("+", index) for index in range(fresh, start))
+        yield from (("-", index) for index in range(first, last + 1))
+        yield from (("+", index) for index in range(start, end + 1))
+        old, fresh = last + 1, end + 1
+    yield from (("-", index) for index in range(old, len(gone)))
+    yield from (("+", index) for index in range(fresh, len(new)))
+
+
+def hidden(marks: str) -> dict[int, int]:
+    """Return the runs of unchanged lines to hide, as positions from and up to.
+
+    >>> hidden("+" + " " * 12 + "-"), hidden(" " * 9 + "+")
+    ({4: 10}, {0: 6})
+    """
+    runs = {}
+    for run in re.finditer(" +", marks):
+        first = run.start() + (CONTEXT if run.start() else 0)
+        last = run.end() - (CONTEXT if run.end() < len(marks) else 0)
+        if last - first >= SHORTEST_GAP:
+            runs[first] = last
+    return runs
+
+
+def choose(lines: list[Line], wanted: str) -> list[int]:
+    """Return the positions of the changed lines of a range.
+
+    Args:
+        lines: The lines of the difference.
+        wanted: `TEXT ... TEXT`: from the first changed line with one to the last with the other; or `TEXT`: the run of
+            changed lines around the first that contains it.
+
+    Raises:
+        FileError: No changed line contains a text, or the second comes before the first.
+    """
+    first, dots, last = (text.strip() for text in wanted.partition(" ... "))
+    changed = [position for position, line in enumerate(lines) if line.mark != " "]
+    places = {text: [position for position in changed if text in lines[position].text] for text in (first, last)}
+    for text in filter(None, (first, last)):
+        if not places[text]:
+            raise FileError(f"no changed line contains {text!r}")
+    start, end = places[first][0], places[last][-1] if dots else places[first][0]
+    if end < start:
+        raise FileError(f"the last changed line with {last!r} comes before the first with {first!r}")
+    if not dots:
+        while start - 1 in changed:
+            start -= 1
+        while end + 1 in changed:
+            end += 1
+    return [position for position in changed if start <= position <= end]
+
+
+def around(lines: list[Line], chosen: list[int]) -> list[int]:
+    """Return the positions to show of a part: its changed lines and the unchanged ones next to them, if not blank."""
+    near = {position + step for position in chosen for step in (-1, 1)} & {*range(len(lines))}
+    return sorted({*chosen} | {place for place in near if lines[place].mark == " " and lines[place].text.strip()})
 
 
 class diff_block(nodes.literal_block):  # type: ignore[misc]  # noqa: N801 - docutils names nodes so
@@ -58,7 +179,7 @@ class CodeDiff(RepositoryDirective):
     option_spec: ClassVar = {"from": directives.unchanged_required}
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Build caption, difference and the whole file."""
+        """Build caption, difference and both files, whole."""
         if "from" not in self.options:
             raise FileError("name the earlier file: `:from: examples/torchrun/one_gpu.py`")
         earlier = find(self.env, self.options["from"])
@@ -67,36 +188,27 @@ class CodeDiff(RepositoryDirective):
         if before == after:
             raise FileError(f"{path.name} is {earlier.name}, byte for byte: there is no difference to show")
 
-        name = path.relative_to(root(self.env)).as_posix()
-        INCLUDED.add(self.env, name)
-        INCLUDED.add(self.env, earlier.relative_to(root(self.env)).as_posix())
-        added, removed = counted(before.splitlines(), after.splitlines())
-        lines = texts_of(before.splitlines(), after.splitlines())
+        name, earlier_name = (file.relative_to(root(self.env)).as_posix() for file in (path, earlier))
+        note(self.env, INCLUDED, name)
+        note(self.env, INCLUDED, earlier_name)
+        lines = compare(before, after)
         chosen = sorted(position for wanted in filter(str.strip, self.content) for position in choose(lines, wanted))
         shown = [lines[position] for position in around(lines, chosen)]
-        text = "".join(f"{line}\n" for mark, line in shown if mark != "-") if chosen else after
+        text = "".join(f"{line.text}\n" for line in shown if line.mark != "-") if chosen else after
+        added, removed = (sum(line.mark == mark and bool(line.text.strip()) for line in lines) for mark in "+-")
         box = nodes.container(classes=["code-file", "code-diff"], is_div=True)
         box += caption(self.env, path, name, f", from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines")
         block = diff_block(text, text, language=language(path), real_file=name, before=before, after=after)
         block["earlier"], block["chosen"] = earlier.name, chosen
         self.set_source_info(block)
         box += block
-        whole = disclosure(summary=f"The whole file {path.name}", classes=["code-diff-whole"])
-        whole += nodes.literal_block(after, after, language=language(path), real_file=name)
-        box += whole
-        box += earlier_file(self, earlier, before)
+        whole = nodes.literal_block(after, after, language=language(path), real_file=name)
+        box += disclosure("", whole, summary=f"The whole file {path.name}", classes=["code-diff-whole"])
+        old = nodes.container(classes=["code-file"], is_div=True)
+        old += caption(self.env, earlier, earlier_name)
+        old += nodes.literal_block(before, before, language=language(earlier), real_file=earlier_name)
+        box += disclosure("", old, summary=f"The earlier file {earlier.name}", classes=["code-diff-whole"])
         yield box
-
-
-def earlier_file(directive: CodeDiff, path: Path, text: str) -> nodes.Node:
-    """Make the earlier file, with its name and a download, for one click to open."""
-    name = path.relative_to(root(directive.env)).as_posix()
-    shown = nodes.container(classes=["code-file"], is_div=True)
-    shown += caption(directive.env, path, name)
-    shown += nodes.literal_block(text, text, language=language(path), real_file=name)
-    closed = disclosure(summary=f"The earlier file {path.name}", classes=["code-diff-whole"])
-    closed += shown
-    return closed
 
 
 class PartsOfDiff(SphinxTransform):
@@ -120,24 +232,23 @@ class PartsOfDiff(SphinxTransform):
     @staticmethod
     def check(blocks: list[diff_block]) -> None:
         """Warn of each changed line that is shown nowhere, or more than once."""
-        lines = texts_of(blocks[0]["before"].splitlines(), blocks[0]["after"].splitlines())
-        everything = [position for position, (mark, _) in enumerate(lines) if mark != " "]
+        lines = compare(blocks[0]["before"], blocks[0]["after"])
+        everything = [position for position, line in enumerate(lines) if line.mark != " "]
         shown = [position for block in blocks for position in block["chosen"] or everything]
         for position in everything:
-            mark, text = lines[position]
-            times = shown.count(position)
-            if times != 1 and text.strip():
+            line, times = lines[position], shown.count(position)
+            if times != 1 and line.text.strip():
                 logger.warning(
                     "the parts of %s show this changed line %d times, not once: %s",
                     blocks[0]["real_file"],
                     times,
-                    f"{mark} {text}",
+                    f"{line.mark} {line.text}",
                     location=blocks[0],
                     type="code-diff",
                 )
 
 
-def coloured(writer: HTML5Translator, node: diff_block, text: str) -> list[str]:
+def colour(writer: HTML5Translator, node: diff_block, text: str) -> list[str]:
     """Return the lines of a text as HTML with its syntax coloured."""
     block = writer.highlighter.highlight_block(text, node["language"], location=node)
     inner = block.partition("<span></span>")[2].rpartition("</pre>")[0]
@@ -146,50 +257,42 @@ def coloured(writer: HTML5Translator, node: diff_block, text: str) -> list[str]:
 
 def visit_diff_block(writer: HTML5Translator, node: diff_block) -> None:
     """Write the lines: `ins` is added, `del` removed; what a whole file hides is still copied."""
-    before, after = coloured(writer, node, node["before"]), coloured(writer, node, node["after"])
-    compared = list(compare(node["before"].splitlines(), node["after"].splitlines()))
-
-    def markup(position: int) -> str:
-        mark, index = compared[position]
-        line = (before if mark == "-" else after)[index] + "\n"
-        return {"+": f"<ins>{line}</ins>", "-": f"<del>{line}</del>", " ": line}[mark]
-
-    if node["chosen"]:
-        lines = texts_of(node["before"].splitlines(), node["after"].splitlines())
-        parts = part(around(lines, node["chosen"]), markup)
-    else:
-        parts = whole("".join(mark for mark, _ in compared), markup)
-    inner = "".join(parts)
+    coloured = {"-": colour(writer, node, node["before"]), "+": colour(writer, node, node["after"])}
+    coloured[" "] = coloured["+"]
+    lines = compare(node["before"], node["after"])
+    tags = {"+": "<ins>{}\n</ins>", "-": "<del>{}\n</del>", " ": "{}\n"}
+    markup = [tags[line.mark].format(coloured[line.mark][line.place]) for line in lines]
+    chosen = node["chosen"]
+    inner = part(markup, around(lines, chosen)) if chosen else whole(markup, "".join(line.mark for line in lines))
     opened = f'<div class="highlight-{node["language"]} notranslate"><div class="highlight"><pre><span></span>'
-    writer.body.append(f"{opened}{inner}</pre></div></div>\n")
+    writer.body.append(f"{opened}{''.join(inner)}</pre></div></div>\n")
     raise nodes.SkipNode
 
 
-def whole(marks: str, markup: Callable[[int], str]) -> Iterator[str]:
+def whole(markup: list[str], marks: str) -> Iterator[str]:
     """Write all lines, with long runs of unchanged ones behind a note."""
-    starts = dict(hidden(marks))
-    ends = set(starts.values())
-    for position in range(len(marks)):
-        if position in starts:
-            count = starts[position] - position
-            yield f'<span class="diff-gap">{count} lines as before\n</span><span hidden>'
-        yield markup(position)
-        if position + 1 in ends:
+    starts = hidden(marks)
+    for position, line in enumerate(markup):
+        if position in starts.values():
             yield "</span>"
+        if position in starts:
+            yield f'<span class="diff-gap">{starts[position] - position} lines as before\n</span><span hidden>'
+        yield line
+    if len(markup) in starts.values():
+        yield "</span>"
 
 
-def part(shown: list[int], markup: Callable[[int], str]) -> Iterator[str]:
+def part(markup: list[str], shown: list[int]) -> Iterator[str]:
     """Write some lines, with a note between those that do not follow each other."""
     for before, position in zip([shown[0] - 1, *shown], shown, strict=False):
         if position != before + 1:
             yield '<span class="diff-gap">\N{MIDLINE HORIZONTAL ELLIPSIS}\n</span>'
-        yield markup(position)
+        yield markup[position]
 
 
 def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directive and its nodes."""
     app.setup_extension("code_file")
-    app.setup_extension("disclosure")
     app.add_directive("code-diff", CodeDiff)
     app.add_transform(PartsOfDiff)
     app.add_node(diff_block, html=(visit_diff_block, None))

@@ -1,16 +1,20 @@
-"""The directive `code-file`: a file of the repository, whole or in part, with its name, a download and its record."""
+"""The directive `code-file`: a file of the repository, whole or in part, with its name, a download and its record.
+
+A job script's `#SBATCH` lines are coloured as what they are to Slurm: directives, not comments.
+"""
 
 from __future__ import annotations
 
-import re
-import textwrap
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from pygments.lexer import bygroups, inherit
+from pygments.lexers.shell import BashLexer
+from pygments.token import Comment, Keyword, Name, Operator, String, Text
 from recorded import badge
-from repository import FileError, PageFacts, RepositoryDirective, download, language, line, root
-from sphinx.pycode import ModuleAnalyzer
+from repository import FileError, RepositoryDirective, download, language, line, note, root
+from sphinx.directives.code import LiteralIncludeReader
 from sphinx.util import parselinenos
 
 if TYPE_CHECKING:
@@ -20,40 +24,30 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-INCLUDED = PageFacts("srunbook_included")
-"""Files that each page shows."""
+INCLUDED = "srunbook-included"
+"""The fact that names the files which a page shows."""
 
 
-def section(text: str, name: str) -> str:
-    """Cut out what stands between the lines `# [name]` and `# [/name]`.
+class JobScriptLexer(BashLexer):  # type: ignore[misc]
+    """Bash whose directives to Slurm are coloured: the option, its value, and a comment behind it.
 
-    Raises:
-        FileError: One of the two lines is missing, or stands there more than once.
+    >>> [value for kind, value in JobScriptLexer().get_tokens("#SBATCH --nodes=2  # EDIT") if value.strip()]
+    ['#SBATCH', '--nodes', '=', '2', '# EDIT']
     """
-    lines = text.splitlines(keepends=True)
-    places = []
-    for marker in (f"[{name}]", f"[/{name}]"):
-        found = [number for number, content in enumerate(lines) if content.strip().lstrip("#/ ") == marker]
-        if len(found) != 1:
-            known = sorted(set(re.findall(r"^\s*(?:#|//)\s*\[(\w[\w -]*)\]\s*$", text, re.MULTILINE)))
-            raise FileError(
-                f"the line '# {marker}' occurs {len(found)} times, not once; sections: {', '.join(known) or 'none'}"
-            )
-        places.append(found[0])
-    return textwrap.dedent("".join(lines[places[0] + 1 : places[1]]))
 
-
-def pyobject(path: Path, name: str) -> str:
-    """Cut out a function or class of a Python file by its name.
-
-    Raises:
-        FileError: The file has no such object.
-    """
-    tags = ModuleAnalyzer.for_file(str(path), "").find_tags()
-    if name not in tags:
-        raise FileError(f"no object {name!r}; the file has {', '.join(sorted(tags))}")
-    _, start, end = tags[name]
-    return textwrap.dedent("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[start - 1 : end]))
+    name = "Slurm job script"
+    aliases: ClassVar = ["sbatch"]
+    filenames: ClassVar = ["*.sbatch"]
+    priority = 0
+    tokens: ClassVar = {
+        "root": [
+            (
+                r"^(#SBATCH)([ \t]+)(--?[\w-]+)(?:(=|[ \t]+)([^\s#]\S*))?([ \t]*)(#.*)?$",
+                bygroups(Keyword, Text, Name.Attribute, Operator, String, Text, Comment.Single),
+            ),
+            inherit,
+        ]
+    }
 
 
 def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nodes.paragraph:
@@ -74,7 +68,7 @@ def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nod
 
 
 class CodeFile(RepositoryDirective):
-    """Shows a file, or the part of it that an option names."""
+    """Shows a file or a part of it: an object of Python, or what lies between `# [name]` and `# [/name]`."""
 
     option_spec: ClassVar = {
         "pyobject": directives.unchanged_required,
@@ -86,19 +80,20 @@ class CodeFile(RepositoryDirective):
     def build(self, path: Path) -> Iterator[nodes.Node]:
         """Build caption, block and badge."""
         name = path.relative_to(root(self.env)).as_posix()
-        text, part = path.read_text(encoding="utf-8"), ""
+        note(self.env, INCLUDED, name)
+        wanted: dict[str, Any] = {}
+        part = ""
         if "pyobject" in self.options:
-            text, part = pyobject(path, self.options["pyobject"]), f", {self.options['pyobject']}"
+            part = self.options["pyobject"]
+            wanted = {"pyobject": part, "dedent": None}
         elif "section" in self.options:
-            text, part = section(text, self.options["section"]), f", {self.options['section']}"
-        if not text.strip():
-            raise FileError(f"{name}{part} is empty")
-
-        INCLUDED.add(self.env, name)
+            part = self.options["section"]
+            wanted = {"start-after": f"[{part}]", "end-before": f"[/{part}]", "dedent": None}
+        text, _ = LiteralIncludeReader(path, wanted, self.config).read()
         box = nodes.container(classes=["code-file"], is_div=True)
-        box += caption(self.env, path, name, part)
+        box += caption(self.env, path, name, f", {part}" if part else "")
         block = nodes.literal_block(text, text, language=language(path), real_file=name)
-        lines = self.emphasized(text)
+        lines = self.emphasized(text.splitlines())
         if lines:
             block["highlight_args"] = {"hl_lines": lines}
         self.set_source_info(block)
@@ -107,9 +102,8 @@ class CodeFile(RepositoryDirective):
             box += badge(self.env, path)
         yield box
 
-    def emphasized(self, text: str) -> list[int]:
+    def emphasized(self, lines: list[str]) -> list[int]:
         """Return the numbers, from 1, of the lines to emphasize."""
-        lines = text.splitlines()
         chosen = set()
         if "emphasize-text" in self.options:
             wanted = self.options["emphasize-text"]
@@ -127,6 +121,6 @@ def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("code-file", CodeFile)
-    INCLUDED.connect(app)
-    version = 2  # of the blocks in doctrees kept from an earlier build
+    app.add_lexer("sbatch", JobScriptLexer)
+    version = 3  # of the blocks in doctrees kept from an earlier build
     return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}

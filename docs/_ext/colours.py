@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 LIGHT = {
     "color-brand-primary": "#0b5a78",
     "color-brand-content": "#0b5a78",
@@ -49,3 +51,10 @@ PLOT = {
     "dark": ("#e7e5e4", "#6cb8f5", "#f0a368", "#6cc797", "#d39be6"),
 }
 """Text colour and the colours of the series, for each of the two themes."""
+
+
+def plot_style(theme: str) -> dict[Any, Any]:
+    """Return matplotlib's settings for a plot in the colours of a theme, which is the same at every build."""
+    places = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor")
+    style = {"font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "srunbook"}
+    return style | dict.fromkeys(places, PLOT[theme][0])

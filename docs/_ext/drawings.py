@@ -1,4 +1,4 @@
-"""The directive `drawing`: an SVG of the folder `drawings_folder`, put into the page so that it follows the theme.
+"""The directive `drawing`: an SVG of `_static/drawings/`, put into the page so that it follows the theme.
 
 A drawing takes its colours from `currentColor` and the theme's CSS variables, and tells in <title> and <desc> what
 it shows.
@@ -58,7 +58,7 @@ class Drawing(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Build the figure, or reports what is wrong with the drawing."""
-        path = Path(self.env.srcdir, self.env.config.drawings_folder, f"{self.arguments[0]}.svg")
+        path = Path(self.env.srcdir, "_static", "drawings", f"{self.arguments[0]}.svg")
         try:
             svg = inlined(path)
         except FileNotFoundError:
@@ -77,7 +77,6 @@ class Drawing(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive, and the folder of the drawings below that of the pages."""
-    app.add_config_value("drawings_folder", "drawings", "env", str)
+    """Register the directive."""
     app.add_directive("drawing", Drawing)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -18,6 +18,7 @@ from ruamel.yaml.error import YAMLError
 from srunbook._files import write_whole
 from srunbook._json import parse_json
 from srunbook.explain import Entry, Scanner, Trouble, shape
+from srunbook.explain.entries import literals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "docs/troubleshooting"
 SHIPPED = ROOT / "src" / "srunbook" / "explain" / "entries.json"
 FRONT_MATTER = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
+LONGEST_FIX = 200
+FEWEST_LETTERS = 8
+"""Letters that a form of a message has of its own, at least."""
 
 
 class EntryError(ValueError):
@@ -51,7 +55,28 @@ def parse_entry(text: str, name: str) -> Entry:
         raise EntryError(f"{name}: front matter that is not YAML: {' '.join(str(error).split())}") from None
     if isinstance(facts, dict):
         facts.pop("keywords", None)  # for the search of the site alone
-    return parse_json(json.dumps(facts, default=str), name, Entry, EntryError)
+    entry = parse_json(json.dumps(facts, default=str), name, Entry, EntryError)
+    for problem in _problems(entry):
+        raise EntryError(f"{name}: {problem}")
+    return entry
+
+
+def _problems(entry: Entry) -> Iterator[str]:
+    """Yield what is wrong with an entry whose fields have the right types."""
+    if bool(entry.messages) == bool(entry.seen):
+        yield (
+            "give `messages`, the literal forms of the message, or for a failure without a message `seen`, what the "
+            "reader sees; not both"
+        )
+    for form in entry.messages:
+        letters = sum(character.isalpha() for piece in literals(form) for character in piece)
+        if letters < FEWEST_LETTERS:
+            yield (
+                f"messages: {form!r} has {letters} letters of its own and would match lines of any program: give at "
+                f"least {FEWEST_LETTERS}"
+            )
+    if not entry.fix.endswith(".") or len(entry.fix) > LONGEST_FIX:
+        yield f"fix: {entry.fix!r} is not one sentence of at most {LONGEST_FIX} characters"
 
 
 def read_entries(folder: Path) -> dict[str, Entry]:

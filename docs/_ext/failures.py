@@ -1,6 +1,6 @@
 """Entries about failures: pages made from their front matter, and the directive `failure-index` that lists them.
 
-An entry is a page in the folder `failures_folder`. `failure_entries` says what its front matter holds. From it come the
+An entry is a page in the folder `troubleshooting`. `failure_entries` says what its front matter holds. From it come the
 page's title, its description for search engines, the block with all forms of the message and the fix in one line, and
 its place in the index. The page itself begins with a sentence and the sections that `SECTIONS` names. A recording on it
 shows the message; where no machine here can reproduce it, `source` says where the text was taken from.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from failure_entries import FRONT_MATTER, EntryError, parse_entry
@@ -19,7 +19,7 @@ from repository import line
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from srunbook.explain import Entry, Stage, expression, shown
+from srunbook.explain import Entry, expression, shown
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -27,20 +27,30 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FOLDER = "troubleshooting"
+
 SECTIONS = ["The fix", "The cause"]
 """The first sections of an entry."""
 
-STAGES = get_args(Stage)
+PHASES = {
+    "submit": "is submitted",
+    "queue": "waits",
+    "start": "starts",
+    "meet": "connects its processes",
+    "train": "trains",
+    "save": "saves or loads",
+    "end": "ends",
+}
+"""What a job does in each stage."""
 
 
 class FailureIndexNode(nodes.General, nodes.Element):  # type: ignore[misc]
     """Stands for the entries of a stage until all pages are read."""
 
 
-def is_entry(env: BuildEnvironment, page: str) -> bool:
-    """Tell whether a page is an entry: one in `failures_folder` that is not its index."""
-    folder = env.config.failures_folder
-    return page.startswith(f"{folder}/") and page != f"{folder}/index"
+def is_entry(page: str) -> bool:
+    """Tell whether a page is an entry: one in the folder that is not its index."""
+    return page.startswith(f"{FOLDER}/") and page != f"{FOLDER}/index"
 
 
 def entry_of(env: BuildEnvironment, page: str) -> Entry | None:
@@ -65,9 +75,9 @@ def inlined(text: str) -> list[nodes.Node]:
     return [*found, nodes.Text(text[end:])]
 
 
-def add_title(app: Sphinx, page: str, content: list[str]) -> None:
+def add_title(_app: Sphinx, page: str, content: list[str]) -> None:
     """Give an entry its title, on the line below its front matter, so that all other lines keep their number."""
-    if not is_entry(app.env, page):
+    if not is_entry(page):
         return
     try:
         entry = parse_entry(content[0], page)
@@ -84,7 +94,7 @@ def add_title(app: Sphinx, page: str, content: list[str]) -> None:
 def build_head(app: Sphinx, doctree: nodes.document) -> None:
     """Put the forms of the message and the fix below an entry's title, and its description into the page's head."""
     page = app.env.docname
-    entry = entry_of(app.env, page) if is_entry(app.env, page) else None
+    entry = entry_of(app.env, page) if is_entry(page) else None
     section = next(doctree.findall(nodes.section), None)
     if entry is None or section is None:
         return
@@ -102,22 +112,9 @@ def build_head(app: Sphinx, doctree: nodes.document) -> None:
         )
     section.insert(1, box)
     described = f"{entry.title}. {entry.fix}".replace("`", "")
-    app.env.metadata[page]["og:description"] = escape(described)  # its extension escapes quotes alone
     doctree.insert(0, nodes.meta(name="description", content=described))
     if keywords := app.env.metadata[page].get("keywords"):
         doctree.insert(0, nodes.meta(name="keywords", content=str(keywords)))
-
-
-PHASES = {
-    "submit": "is submitted",
-    "queue": "waits",
-    "start": "starts",
-    "meet": "connects its processes",
-    "train": "trains",
-    "save": "saves or loads",
-    "end": "ends",
-}
-"""What a job does in each stage."""
 
 
 def check(entry: Entry, page: str, doctree: nodes.document) -> None:
@@ -145,8 +142,8 @@ class FailureIndex(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Leave a mark that is filled when all pages are read."""
         stage = self.arguments[0]
-        if stage not in STAGES:
-            error = f"failure-index: {stage!r} is no stage; there are {', '.join(STAGES)}"
+        if stage not in PHASES:
+            error = f"failure-index: {stage!r} is no stage; there are {', '.join(PHASES)}"
             return [self.state.document.reporter.error(error, line=self.lineno)]
         self.env.metadata[self.env.docname]["failure-index"] = "yes"
         return [FailureIndexNode(stage=stage)]
@@ -157,7 +154,7 @@ def list_entries(app: Sphinx, doctree: nodes.document, page: str) -> None:
     marks = list(doctree.findall(FailureIndexNode))
     if not marks:
         return
-    pages = [name for name in app.env.found_docs if is_entry(app.env, name)]
+    pages = [name for name in app.env.found_docs if is_entry(name)]
     found = {name: entry for name in pages if (entry := entry_of(app.env, name))}
     for mark in marks:
         items = nodes.bullet_list(classes=["failure-index"])
@@ -187,7 +184,7 @@ def index_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
 def close_navigation(app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
     """Leave the entries out of the navigation beside each page: there are too many, and their index sorts them."""
     tree = context.get("furo_navigation_tree")
-    index = f"{app.config.failures_folder}/index"
+    index = f"{FOLDER}/index"
     if tree and index in app.env.titles:
         title = re.escape(escape(app.env.titles[index].astext()))
         context["furo_navigation_tree"] = re.sub(
@@ -200,7 +197,6 @@ def close_navigation(app: Sphinx, _page: str, _template: str, context: dict[str,
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, the list and the checks."""
-    app.add_config_value("failures_folder", "failures", "env", str)
     app.add_node(FailureIndexNode)
     app.add_directive("failure-index", FailureIndex)
     app.connect("source-read", add_title)

@@ -1,19 +1,25 @@
-"""The directive `measured-plot`, and what all directives share that draw figures from raw samples."""
+"""Figures from raw samples: the tables and plots of pages, and single figures in their sentences.
+
+`measured-table` shows medians, `measured-outcomes` what came of trials, `measured-plot` and `measured-bars` pictures,
+`scaling-table` strong or weak scaling. The role `measured` writes one figure. Ranges, machine and raw data are one
+click away.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from colours import PLOT
-from disclosure import disclosure
+from colours import PLOT, plot_style
 from docutils import nodes
 from docutils.parsers.rst import directives
-from repository import FileError, RepositoryDirective, download, line
+from repository import FileError, RepositoryDirective, disclosure, download, find, line
+from sphinx.util.docutils import SphinxRole
 
+from srunbook import measurements
 from srunbook.measurements import Configuration, Measurement, read_measurement
 
 if TYPE_CHECKING:
@@ -62,18 +68,38 @@ def number(value: float) -> str:
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
-def quantities(measurement: Measurement, option: str | None) -> list[str]:
-    """Return the quantities to show: those named, else all, in the order in which they were measured.
+def with_unit(value: float, quantity: str) -> str:
+    """Write a figure with the unit, or with the number of trials, that the name of its quantity ends with.
 
-    Raises:
-        FileError: One was never measured.
+    >>> with_unit(28.0, "survived_of_30"), with_unit(0.2731, "stall_s"), with_unit(8.0, "nodes")
+    ('28 of 30', '0.273 s', '8')
     """
-    known = list(dict.fromkeys(name for configuration in measurement.configurations for name in configuration.samples))
-    chosen = words(option) if option else known
-    for name in chosen:
-        if name not in known:
-            raise FileError(f"no quantity {name!r}; measured were {', '.join(known)}")
-    return chosen
+    trials = re.search(r"_of_(\d+)$", quantity)
+    if trials:
+        return f"{number(value)} of {trials[1]}"
+    return f"{number(value)} {UNITS.get(quantity.rpartition('_')[2], '')}".rstrip()
+
+
+def range_of(samples: list[float]) -> str:
+    """Write the range of some samples, and their number.
+
+    >>> range_of([1.0, 2.0, 4.0]), range_of([2.0]), range_of([])
+    ('1 to 4, n=3', '2, n=1', '')
+    """
+    if not samples:
+        return ""
+    low, high = number(min(samples)), number(max(samples))
+    return f"{low if low == high else f'{low} to {high}'}, n={len(samples)}"
+
+
+def conditions(option: str) -> dict[str, Any]:
+    """Read parameters such as `link=300mbit, batch=64`.
+
+    >>> conditions("link=300mbit, batch=64")
+    {'link': '300mbit', 'batch': 64}
+    """
+    pairs = (word.partition("=") for word in words(option))
+    return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
 
 
 def parameter(configuration: Configuration, name: str) -> Any:
@@ -89,170 +115,365 @@ def parameter(configuration: Configuration, name: str) -> Any:
     return configuration.parameters[name]
 
 
-def conditions(option: str) -> dict[str, Any]:
-    """Read parameters such as `link=300mbit, batch=64`.
+def table(head: list[str], rows: list[list[str]], figures: int) -> nodes.table:
+    """Build a table of texts, of which so many columns, from the right, hold figures."""
+    group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
 
-    Raises:
-        FileError: One has no value.
+    def row(values: list[str]) -> nodes.row:
+        classes = [["figure-cell"] if place >= len(values) - figures else [] for place in range(len(values))]
+        cells = zip(values, classes, strict=True)
+        return nodes.row("", *(nodes.entry("", nodes.paragraph("", value), classes=kind) for value, kind in cells))
 
-    >>> conditions("link=300mbit, batch=64")
-    {'link': '300mbit', 'batch': 64}
-    """
-    found: dict[str, Any] = {}
-    for word in words(option):
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise FileError(f"{word!r} is no parameter with a value, as in `:where: link=300mbit, batch=64`")
-        found[name] = int(value) if value.isdigit() else value
-    return found
+    group += nodes.thead("", row(head))
+    group += nodes.tbody("", *map(row, rows))
+    return nodes.table("", group, classes=["measured"])
 
 
 class Measured(RepositoryDirective):
-    """What tables and plots have in common: where the figures come from, one click away."""
+    """What tables and plots have in common: which rows they show, and where these come from, one click away."""
 
-    def details(self, summary: str, *parts: nodes.Node) -> nodes.Node:
-        """Fold away what few readers need at once."""
-        return disclosure("", *parts, summary=summary, classes=["measured-details"])
+    needed: ClassVar[tuple[str, ...]] = ()
+    path: Path
+    measurement: Measurement
+    rows: list[Configuration]
 
-    def source(self, path: Path, measurement: Measurement, text: str) -> nodes.paragraph:
-        """Write the command, date, machine and versions, and link the raw data."""
+    def build(self, path: Path) -> Iterator[nodes.Node]:
+        """Read the file, choose the rows, and show them."""
+        for name in self.needed:
+            if name not in self.options:
+                raise FileError(
+                    f"the option {name!r} is missing; give {', '.join(f':{each}:' for each in self.needed)}"
+                )
+        self.path, self.measurement = path, read_measurement(path)
+        where = conditions(self.options.get("where", "")).items()
+        self.rows = [row for row in self.measurement.configurations if where <= row.parameters.items()]
+        if not self.rows:
+            raise FileError(f"no configuration has {self.options.get('where')}")
+        yield from self.show()
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Build the nodes."""
+        raise NotImplementedError
+
+    def quantities(self, option: str) -> list[str]:
+        """Return the quantities that an option names, or else all, in the order in which they were measured.
+
+        Raises:
+            FileError: One was never measured.
+        """
+        known = list(dict.fromkeys(name for row in self.measurement.configurations for name in row.samples))
+        chosen = words(self.options.get(option, "")) or known
+        for name in chosen:
+            if name not in known:
+                raise FileError(f"no quantity {name!r}; measured were {', '.join(known)}")
+        return chosen
+
+    def details(self, summary: str, *parts: nodes.Node, text: str = "") -> nodes.Node:
+        """Fold away what few readers need at once, with the command, date, machine, versions and raw data."""
+        measurement = self.measurement
         machine = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in measurement.machine.items())
         versions = ", ".join(f"{name} {version}" for name, version in measurement.versions.items())
-        return line(
+        source = line(
             f"{text} Measured {measurement.date} with ".lstrip(),
             nodes.literal("", measurement.command),
             f"; {machine}; {versions}. ",
-            download(self.env, path, "Raw samples"),
+            download(self.env, self.path, "Raw samples"),
             classes=["measured-source"],
         )
+        return disclosure("", *parts, source, summary=summary, classes=["measured-details"])
 
-    def pictures(
-        self, path: Path, data: Any, paint: Callable[[Path, Any, dict[str, str], str], None]
-    ) -> Iterator[nodes.image]:
+    def pictures(self, data: Any, draw: Callable[[Path, str], None]) -> Iterator[nodes.image]:
         """Draw a plot for each theme, unless the same data was drawn before."""
         key = hashlib.sha256(repr((data, sorted(self.options.items()), PLOT)).encode()).hexdigest()[:12]
         for theme in PLOT:
-            target = Path(self.env.doctreedir) / "plots" / f"{path.stem}-{key}-{theme}.svg"
+            target = Path(self.env.doctreedir) / "plots" / f"{self.path.stem}-{key}-{theme}.svg"
             if not target.is_file():
-                paint(target, data, self.options, theme)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                draw(target, theme)
             uri = "/" + Path(os.path.relpath(target, self.env.srcdir)).as_posix()
             yield nodes.image(uri=uri, alt=self.options["alt"], classes=[f"only-{theme}", "measured-plot"])
+
+
+class MeasuredTable(Measured):
+    """A table with a row for each configuration: medians, and folded below them ranges and numbers of samples."""
+
+    option_spec: ClassVar = dict.fromkeys(("parameters", "quantities", "where"), directives.unchanged_required)
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Build the table and its notes; fold ranges and source."""
+        wanted = self.quantities("quantities")
+        shown = [name for name in wanted if any(row.samples.get(name) for row in self.rows)]
+        rows = [row for row in self.rows if any(row.samples.get(name) for name in shown)]
+        names = words(self.options.get("parameters", ""))
+        same: list[str] = []
+        for name in list(names):
+            values = {str(parameter(row, name)) for row in rows}
+            if len(values) == 1 and len(rows) > 1:
+                names.remove(name)
+                same.append(f"{name.replace('_', ' ')} {values.pop()}")
+        head = [*([name.replace("_", " ") for name in names] or ["configuration"]), *map(heading, shown)]
+        labels = [[str(parameter(row, name)) for name in names] or [row.name] for row in rows]
+
+        def filled(cell: Callable[[Configuration, str], str]) -> list[list[str]]:
+            return [[*label, *(cell(row, name) for name in shown)] for label, row in zip(labels, rows, strict=True)]
+
+        medians = filled(lambda row, name: number(row.median(name)) if row.samples.get(name) else "")
+        yield table(head, medians, figures=len(shown))
+        notes = [f"In all rows: {', '.join(same)}."] * bool(same)
+        notes += ["Empty: not measured, or not applicable."] * any("" in row[-len(shown) :] for row in medians)
+        if notes:
+            yield line(" ".join(notes), classes=["measured-source"])
+
+        counts = {len(samples) for row in rows for name in shown if (samples := row.samples.get(name))}
+        if counts == {1}:
+            yield self.details("One sample each. Machine, raw data")
+            return
+        ranges = table(head, filled(lambda row, name: range_of(row.samples.get(name, []))), figures=len(shown))
+        of = f"Medians of {counts.pop()} samples" if len(counts) == 1 else "Medians"
+        yield self.details(f"{of}. Ranges, numbers of samples, machine, raw data", ranges)
+
+
+class MeasuredOutcomes(Measured):
+    """A table of words: rows are trials, with a row for each value of one parameter; columns are those of another.
+
+    Each line of the content names a trial, which is a parameter too, and what its rows are called: `full: Full disk`.
+    """
+
+    has_content = True
+    needed = ("columns", "by")
+    option_spec: ClassVar = dict.fromkeys(needed, directives.unchanged_required)
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Build the table from the configurations that have both parameters, and fold the source."""
+        column, by = self.options["columns"], self.options["by"]
+        both = [row for row in self.rows if {column, by} <= row.parameters.keys()]
+        found = {(row.parameters[column], row.parameters[by]): row for row in both}
+        columns, values = ([*dict.fromkeys(keys)] for keys in zip(*found, strict=True))
+        rows = []
+        for content in self.content:
+            name, _, label = content.partition(": ")
+            for value in values:
+                cells = [str(parameter(found[key, value], name)) if (key, value) in found else "" for key in columns]
+                rows.append([label if value == values[0] else "", value, *cells])
+        yield table(["", by, *columns], rows, figures=0)
+        yield self.details("Machine, raw data")
+
+
+Spread = tuple[float, float, float]
+"""Median, smallest and largest sample."""
+
+
+def spread(row: Configuration, quantity: str) -> Spread | None:
+    """Return the spread of a quantity, or None if it was not measured."""
+    samples = row.samples.get(quantity)
+    return (row.median(quantity), min(samples), max(samples)) if samples else None
+
+
+def errors(spreads: list[Spread]) -> list[list[float]]:
+    """Return how far samples reach below and above each median.
+
+    >>> errors([(2.0, 1.0, 5.0)])
+    [[1.0], [3.0]]
+    """
+    return [[median - low for median, low, _ in spreads], [high - median for median, _, high in spreads]]
+
+
+def drawn(target: Path, theme: str, draw: Callable[[Any, tuple[str, ...]], None], height: float = 3.6) -> None:
+    """Let a function draw on axes with the colours of the series, and write a transparent SVG `height` inches high."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**plot_style(theme), "font.size": 11}):
+        figure = Figure(figsize=(6.4, height), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes, PLOT[theme][1:])
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
 
 
 class MeasuredPlot(Measured):
     """A plot of one quantity over one parameter, with a series for each value of another."""
 
+    needed = ("x", "y", "alt")
     option_spec: ClassVar = {
-        "x": directives.unchanged_required,
-        "y": directives.unchanged_required,
-        "series": directives.unchanged_required,
+        **dict.fromkeys((*needed, "series"), directives.unchanged_required),
         "log": lambda text: directives.choice(text, ("x", "y", "xy")),
-        "alt": directives.unchanged_required,
     }
 
-    def build(self, path: Path) -> Iterator[nodes.Node]:
+    def show(self) -> Iterator[nodes.Node]:
         """Draw the plot for both themes, and fold its source."""
-        for option in ("x", "y", "alt"):
-            if option not in self.options:
-                raise FileError(
-                    f"the option {option!r} is missing, as in `:x: nodes`, `:y: wall_s`, `:alt: what it shows`"
+        (quantity,) = self.quantities("y")
+        lines: dict[str, list[tuple[float, Spread]]] = {}
+        for row in self.rows:
+            found = spread(row, quantity)
+            if found is None:
+                continue
+            at = parameter(row, self.options["x"])
+            if not isinstance(at, (int, float)):
+                raise FileError(f"{row.name!r}: the parameter {self.options['x']!r} is {at!r}, which is no number")
+            name = str(parameter(row, self.options["series"])) if "series" in self.options else ""
+            lines.setdefault(name, []).append((at, found))
+        lines = {name: sorted(points) for name, points in lines.items()}
+
+        def draw(axes: Any, colours: tuple[str, ...]) -> None:
+            for index, (name, points) in enumerate(lines.items()):
+                axes.errorbar(
+                    [at for at, _ in points],
+                    [median for _, (median, _, _) in points],
+                    yerr=errors([found for _, found in points]),
+                    label=name,
+                    color=colours[index % len(colours)],
+                    marker="os^Dv"[index % 5],
+                    capsize=3,
                 )
-        measurement = read_measurement(path)
-        lines = series(measurement, self.options["x"], self.options["y"], self.options.get("series"))
-        yield from self.pictures(path, lines, draw)
-        source = self.source(path, measurement, "")
-        yield self.details("Medians; bars reach from the smallest to the largest sample. Machine, raw data", source)
+            axes.set(xlabel=heading(self.options["x"]), ylabel=heading(quantity))
+            if "x" in self.options.get("log", ""):
+                axes.set_xscale("log", base=2)
+            if "y" in self.options.get("log", ""):
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.25)
+            if "series" in self.options:
+                axes.legend(title=heading(self.options["series"]), frameon=False)
+
+        yield from self.pictures(lines, lambda target, theme: drawn(target, theme, draw))
+        yield self.details("Medians; bars reach from the smallest to the largest sample. Machine, raw data")
 
 
-Line = tuple[str, list[tuple[float, float, float, float]]]
-"""A series: its name, and for each point x, median, smallest and largest sample."""
+class MeasuredBars(Measured):
+    """A plot with a group of bars for each configuration, and in it a bar for each quantity."""
+
+    needed = ("x", "y", "alt")
+    option_spec: ClassVar = dict.fromkeys((*needed, "where"), directives.unchanged_required)
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Draw the plot for both themes, the first group on top, and fold its source."""
+        names = self.quantities("y")
+        unit, *others = {name.rpartition("_")[2] for name in names}
+        if others or unit not in UNITS:
+            raise FileError(f"{', '.join(names)} do not end with one unit of {', '.join(UNITS)}")
+        groups = [(str(parameter(row, self.options["x"])), [spread(row, name) for name in names]) for row in self.rows]
+        ranges = any(bar and bar[1] < bar[2] for _, group in groups for bar in group)
+
+        def draw(axes: Any, colours: tuple[str, ...]) -> None:
+            thick = 0.8 / len(names)
+            for index, name in enumerate(names):
+                offset = (index - (len(names) - 1) / 2) * thick
+                known = [(place + offset, bar) for place, (_, group) in enumerate(groups) if (bar := group[index])]
+                bars = [bar for _, bar in known]
+                axes.barh(
+                    [place for place, _ in known],
+                    [median for median, _, _ in bars],
+                    height=thick * 0.9,
+                    xerr=errors(bars) if any(low < high for _, low, high in bars) else None,
+                    label=name.rpartition("_")[0].replace("_", " "),
+                    color=colours[index % len(colours)],
+                )
+            axes.set_yticks(range(len(groups)), [name for name, _ in groups])
+            axes.invert_yaxis()
+            axes.set_xlabel(UNITS[unit])
+            axes.grid(axis="x", alpha=0.25)
+            axes.set_axisbelow(True)
+            if len(names) > 1:
+                axes.legend(frameon=False)
+
+        height = 0.9 + len(groups) * (0.15 + 0.16 * len(names))
+        yield from self.pictures(groups, lambda target, theme: drawn(target, theme, draw, height))
+        text = "Medians; lines reach from the smallest to the largest sample. " if ranges else ""
+        yield self.details(f"{text}Machine, raw data")
 
 
-def series(measurement: Measurement, x: str, y: str, by: str | None) -> list[Line]:
-    """Sort the samples into series.
-
-    Raises:
-        FileError: A parameter or quantity is not there, or x is no number.
-    """
-    quantities(measurement, y)
-    lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for configuration in measurement.configurations:
-        samples = configuration.samples.get(y)
-        if samples is None:
-            continue
-        at = parameter(configuration, x)
-        if isinstance(at, bool) or not isinstance(at, (int, float)):
-            raise FileError(f"{configuration.name!r}: the parameter {x!r} is {at!r}, which is no number to plot over")
-        name = str(parameter(configuration, by)) if by else ""
-        lines.setdefault(name, []).append((float(at), configuration.median(y), min(samples), max(samples)))
-    return [(name, sorted(points)) for name, points in lines.items()]
+TABLES = {"strong": measurements.strong, "weak": measurements.weak}
 
 
-def draw(target: Path, lines: list[Line], options: dict[str, str], theme: str) -> None:
-    """Draw the series over the parameter."""
-    with axes_of(target, theme) as (axes, colours):
-        for index, (name, points) in enumerate(lines):
-            xs, medians, smallest, largest = zip(*points, strict=True)
-            below = [median - low for median, low in zip(medians, smallest, strict=True)]
-            above = [high - median for median, high in zip(medians, largest, strict=True)]
-            marker = "os^Dv"[index % 5]
-            axes.errorbar(
-                xs,
-                medians,
-                yerr=[below, above],
-                label=name,
-                color=colours[index % len(colours)],
-                marker=marker,
-                capsize=3,
-            )
-        axes.set_xlabel(heading(options["x"]))
-        axes.set_ylabel(heading(options["y"]))
-        if "x" in options.get("log", ""):
-            axes.set_xscale("log", base=2)
-        if "y" in options.get("log", ""):
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.25)
-        if "series" in options:
-            axes.legend(title=heading(options["series"]), frameon=False)
+class ScalingTable(Measured):
+    """The picture for both themes, a table of the sizes, and what has to be said with them."""
 
-
-@contextmanager
-def axes_of(target: Path, theme: str, height: float = 3.6) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """Lend axes and the colours of the series; write a transparent SVG in the colours of a theme.
-
-    Args:
-        target: The file.
-        theme: One of `PLOT`.
-        height: Of the figure, in inches.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    text, *colours = PLOT[theme]
-    rc: dict[Any, Any] = {
-        "svg.hashsalt": "srunbook",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 11,
+    needed = ("kind", "alt")
+    option_spec: ClassVar = {
+        "kind": lambda text: directives.choice(text, tuple(TABLES)),
+        **dict.fromkeys(("where", "alt"), directives.unchanged_required),
     }
-    rc |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), text)
-    with matplotlib.rc_context(rc):
-        figure = Figure(figsize=(6.4, height), layout="constrained")
-        axes = figure.add_subplot()
-        yield axes, tuple(colours)
-        axes.spines[["top", "right"]].set_visible(False)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Build picture, table and sentences; fold intervals and source."""
+        made = TABLES[self.options["kind"]](self.measurement, where=conditions(self.options.get("where", "")))
+
+        def draw(target: Path, theme: str) -> None:
+            ink, colour, *_ = PLOT[theme]
+            measurements.plot(made, target, colours=(ink, colour), transparent=True)
+
+        yield from self.pictures(made, draw)
+        head = [made.over, heading(made.quantity), "speed-up", "efficiency"]
+        yield table(head, [cells(row) for row in made.rows], figures=4)
+        yield line(" ".join(made.notes()), classes=["measured-source"])
+        chosen = ", ".join(f"{name} {value}" for name, value in {**self.measurement.parameters, **made.where}.items())
+        ends = [[*cells(row, ends=True), str(row.repeats)] for row in made.rows]
+        yield self.details(
+            "Intervals, repeats, machine, raw data",
+            table([*head, "repeats"], ends, figures=5),
+            text=f"With {chosen}." if chosen else "",
+        )
+
+
+def cells(row: measurements.Row, *, ends: bool = False) -> list[str]:
+    """Write the cells of a row; the ends of each interval only where they are asked for.
+
+    >>> one = measurements.Interval(1.0, 1.0, 1.0, 1.0)
+    >>> half = measurements.Interval(0.5, 0.4, 0.6, 0.95)
+    >>> cells(measurements.Row(2, 10, half, one, half)), cells(measurements.Row(2, 10, half, one, half), ends=True)
+    (['2', '0.5', '1', '50%'], ['2', '0.5 [0.4, 0.6]', '1 [1, 1]', '50% [40%, 60%]'])
+    """
+    written = [str(row.count)]
+    for found, percent in ((row.time, False), (row.speedup, False), (row.efficiency, True)):
+        figures = [f"{100 * one:.0f}%" if percent else number(one) for one in (found.value, found.low, found.high)]
+        written.append("{} [{}, {}]".format(*figures) if ends else figures[0])
+    return written
+
+
+class MeasuredFigure(SphinxRole):
+    """Writes one figure into a sentence: the median of a quantity, with its unit or with the number of trials.
+
+    Its text names file, configuration and quantity: `bench/results/checkpoint_kinds.json; Orbax; step_and_save_s`.
+    """
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Write the figure, or report what it lacks."""
+        try:
+            return [nodes.inline("", self.figure(), classes=["measured-figure"])], []
+        except ValueError as error:
+            message = self.inliner.reporter.error(f"measured: {error}", line=self.lineno)
+            return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
+
+    def figure(self) -> str:
+        """Return the text of the figure.
+
+        Raises:
+            FileError: A part of the text, the file, the configuration or the quantity is missing.
+        """
+        parts = [part.strip() for part in self.text.split(";")]
+        if len(parts) != 3:
+            raise FileError(f"{self.text!r} needs three parts: FILE; CONFIGURATION; QUANTITY")
+        name, row, quantity = parts
+        path = find(self.env, name)
+        self.env.note_dependency(str(path))
+        rows = {configuration.name: configuration for configuration in read_measurement(path).configurations}
+        if row not in rows:
+            raise FileError(f"no configuration {row!r}; measured were {'; '.join(rows)}")
+        if quantity not in rows[row].samples:
+            raise FileError(f"{row!r} has no quantity {quantity!r}; it has {', '.join(rows[row].samples)}")
+        return with_unit(rows[row].median(quantity), quantity)
 
 
 def setup(app: Sphinx) -> dict[str, bool | int]:
-    """Register the directives."""
+    """Register the directives and the role."""
     app.setup_extension("repository")
-    app.setup_extension("disclosure")
-    app.setup_extension("measured_tables")
-    app.setup_extension("measured_bars")
+    app.add_directive("measured-table", MeasuredTable)
+    app.add_directive("measured-outcomes", MeasuredOutcomes)
     app.add_directive("measured-plot", MeasuredPlot)
+    app.add_directive("measured-bars", MeasuredBars)
+    app.add_directive("scaling-table", ScalingTable)
+    app.add_role("measured", MeasuredFigure())
     version = 2  # of the tables and plots in doctrees kept from an earlier build
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": version}

@@ -2,7 +2,8 @@
 
 Every page may show what `code-file`, `code-diff` and `recorded` make, the forms of a message, and one-line commands.
 Three kinds of page may show more, and each only what it was made from: a gallery page its example and what it printed,
-an API page the docstrings of `src/`, the page of the command its own help. HTML comes from our directives alone.
+an API page the docstrings of `src/`, the page of the command its own help. HTML comes from our directives and the
+gallery alone. A one-line command may only have options that exist, and name files of the repository that exist.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from code_file import INCLUDED
-from consoles import click_command, wrong_command
 from docutils import nodes
-from repository import root
+from repository import noted, root
 from sphinx.util import logging
 
 from srunbook._files import write_whole
+from srunbook.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ADVICE = "put the code into a file under examples/, slurm/ or src/ and show it with the directive code-file"
+API, COMMAND = "reference/api", "tools/command"
+"""How the names of the pages about the library begin, and the page about the command."""
 
-GALLERY_HTML = re.compile(
-    r"""(\s|</div>|<div\ (?:id='sg-tag-list'\ class='sphx-glr-tag-list'></div>|class="sphx-glr-thumbnails">
-    |class="sphx-glr-thumbcontainer"\ tooltip="[^"<>]*">|class="sphx-glr-thumbnail-title">[^<>]*</div>))*""",
-    re.X,
-)
-"""The HTML that sphinx-gallery puts into its lists of examples."""
+FOLDERS = ("bench", "docs", "examples", "scripts", "slurm", "src", "tests")
+"""A command that names a file in one of these means a file that exists."""
+
+OURS = ("real_file", "recording", "front_matter", "drawing", "rendered_job")
+"""Attributes of the blocks that our directives make."""
 
 
 def squeezed(text: str) -> str:
@@ -56,78 +58,56 @@ def docstrings(source: Path) -> str:
     found = []
     for path in sorted(source.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                found.append(squeezed(node.value.value))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                found.append(squeezed(str(node.value.value)))
     return "\n".join(found)
 
 
 @cache
-def command_help(name: str, place: str) -> str:
-    """Return the help of a click command, `module:object`, and of its subcommands, squeezed."""
-    texts = []
+def command_help() -> str:
+    """Return the help of the command and of its subcommands, squeezed."""
 
-    def collect(command: click.Command, context: click.Context) -> None:
-        texts.append(squeezed(command.get_help(context)))
-        if isinstance(command, click.Group):
-            for name in command.list_commands(context):
-                subcommand = command.get_command(context, name)
-                if subcommand is not None:
-                    collect(subcommand, click.Context(subcommand, info_name=name, parent=context))
+    def collect(command: click.Command, context: click.Context) -> Iterator[str]:
+        yield squeezed(command.get_help(context))
+        for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+            subcommand = command.get_command(context, name)  # type: ignore[attr-defined]
+            yield from collect(subcommand, click.Context(subcommand, info_name=name, parent=context))
 
-    main = click_command(place)
-    collect(main, click.Context(main, info_name=name))
-    return "\n".join(texts)
+    return "\n".join(collect(main, click.Context(main, info_name="srunbook")))
 
 
-def gallery_blocks(env: BuildEnvironment, page: str) -> tuple[set[str], bool]:
-    """Read the example behind a gallery page.
-
-    Returns:
-        The text of its code blocks, and whether its prose keeps away from the markup of captured output.
-    """
+def gallery_code(env: BuildEnvironment, page: str) -> set[str]:
+    """Return the code blocks of the example behind a gallery page."""
     from sphinx_gallery.py_source_parser import split_code_and_text_blocks
 
     example = root(env) / "examples" / Path(page).relative_to("gallery").with_suffix(".py")
     if not example.is_file():
-        return set(), False
-    blocks = split_code_and_text_blocks(str(example))[1]
-    prose = "\n".join(block.content for block in blocks if block.type == "text")
-    return {block.content.strip("\n") for block in blocks if block.type == "code"}, "sphx-glr" not in prose
+        return set()
+    return {block.content.strip("\n") for block in split_code_and_text_blocks(str(example))[1] if block.type == "code"}
 
 
-def in_class(node: nodes.Node, name: str) -> bool:
-    """Tell whether a node, or one that holds it, has a class."""
-    at: Any = node
-    while at is not None:
-        if isinstance(at, nodes.Element) and name in at.get("classes", []):
-            return True
+def is_printed(block: nodes.Node) -> bool:
+    """Return whether sphinx-gallery captured a block as the output of an example."""
+    at: Any = block
+    while at is not None and "sphx-glr-script-out" not in at.get("classes", []):
         at = at.parent
-    return False
+    return at is not None
 
 
 def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
-    """Tell whether a code block may stand on a page."""
-    text = block.astext()
-    if any(name in block for name in ("real_file", "recording", "front_matter", "drawing", "rendered_job")):
+    """Return whether a code block may stand on a page."""
+    text, gallery = block.astext(), page.startswith("gallery/")
+    if any(name in block for name in OURS) or (gallery and (isinstance(block, nodes.raw) or is_printed(block))):
         return True
     if isinstance(block, nodes.raw):
-        return page.startswith("gallery/") and GALLERY_HTML.fullmatch(text) is not None
-    if isinstance(block, nodes.literal_block) and block.get("language") == "console" and one_command(text):
+        return False
+    if block.get("language") == "console" and one_command(text):
         return True
-    if page.startswith("gallery/"):
-        code, honest = gallery_blocks(env, page)
-        return text.strip("\n") in code or (honest and in_class(block, "sphx-glr-script-out"))
-    for beginning, folder in env.config.real_files_docstrings.items():
-        if page.startswith(beginning):
-            return squeezed(text) in docstrings(root(env) / folder)
-    if page in env.config.real_files_help:
-        name = env.config.real_files_help[page]
-        return squeezed(text) in command_help(name, env.config.console_commands[name])
-    return False
+    if gallery:
+        return text.strip("\n") in gallery_code(env, page)
+    if page.startswith(API):
+        return squeezed(text) in docstrings(root(env) / "src")
+    return page == COMMAND and squeezed(text) in command_help()
 
 
 def one_command(text: str) -> bool:
@@ -141,41 +121,52 @@ def one_command(text: str) -> bool:
     return re.fullmatch(r"\$ \S[^\n]*(?:\\\n {4}\S[^\n]*)*\n?", text) is not None
 
 
-def blocks(doctree: nodes.document) -> Iterator[nodes.Element]:
-    """Yield all that a reader sees, or may see, as a block of code."""
-    yield from doctree.findall(nodes.literal_block)
-    yield from doctree.findall(nodes.doctest_block)
-    yield from (raw for raw in doctree.findall(nodes.raw) if "html" in raw.get("format", ""))
-    for lines in doctree.findall(nodes.line_block):
-        if not isinstance(lines.parent, nodes.line_block) and any(lines.findall(nodes.literal)):
-            yield lines
-
-
 def check(app: Sphinx, doctree: nodes.document) -> None:
-    """Warn about each block of a page that is no real file."""
-    env = app.env
-    for block in blocks(doctree):
-        if not allowed(env, env.docname, block):
-            first = next((content for content in block.astext().splitlines() if content.strip()), "")
-            logger.warning(
-                "%s: code block that is no real file, beginning %r: %s",
-                env.docname,
-                first.strip(),
-                ADVICE,
-                location=block,
-                type="real_files",
+    """Warn about each block of a page that is no real file, and about each command that would not work."""
+    page, blocks = app.env.docname, [*doctree.findall(nodes.literal_block), *doctree.findall(nodes.doctest_block)]
+    for block in [*blocks, *(raw for raw in doctree.findall(nodes.raw) if "html" in raw.get("format", ""))]:
+        text = block.astext().strip()
+        problem = None
+        if not allowed(app.env, page, block):
+            problem = (
+                f"code block that is no real file, beginning {text.partition(chr(10))[0].strip()!r}: put the code into "
+                "a file under examples/, slurm/ or src/ and show it with the directive code-file"
             )
         elif isinstance(block, nodes.literal_block) and block.get("language") == "console":
-            wrong = wrong_command(block.astext(), root(env), env.config.console_folders, env.config.console_commands)
-            if wrong:
-                logger.warning(
-                    "%s: command %r: %s",
-                    env.docname,
-                    block.astext().strip(),
-                    wrong,
-                    location=block,
-                    type="real_files",
-                )
+            wrong = wrong_command(text, root(app.env))
+            problem = f"command {text!r}: {wrong}" if wrong else None
+        if problem:
+            logger.warning("%s: %s", page, problem, location=block, type="real_files")
+
+
+def wrong_command(text: str, root: Path) -> str | None:
+    """Say what is wrong with a command, with or without its prompt, or return None where nothing is known to be."""
+    try:
+        words = shlex.split(text.removeprefix("$ ").replace("\\\n", ""))
+    except ValueError as error:
+        return str(error)
+    for word in words:
+        if "/" in word and word.split("/")[0] in FOLDERS and not (root / word).exists():
+            return f"there is no {word}"
+    while words and (words[0] == "sudo" or re.fullmatch(r"\w+=.*", words[0])):
+        words = words[1:]
+    return wrong_options(words[1:]) if words[:1] == ["srunbook"] else None
+
+
+def wrong_options(words: list[str]) -> str | None:
+    """Say what our command would not take of its arguments; nothing is run."""
+    command: click.Command = main
+    context = click.Context(command, info_name="srunbook", **command.context_settings)
+    try:
+        while True:
+            _, rest, _ = command.make_parser(context).parse_args(list(words))
+            if not isinstance(command, click.Group) or not rest:
+                return None
+            name, found, words = command.resolve_command(context, rest)
+            command = found or command
+            context = click.Context(command, info_name=name, parent=context, **command.context_settings)
+    except click.UsageError as error:
+        return error.format_message()
 
 
 def report_path(app: Sphinx) -> Path:
@@ -189,7 +180,7 @@ def report(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.statuscode or (app._warncount and app._fail_on_warnings):
         return
     pages: dict[str, set[str]] = {}
-    for page, files in INCLUDED.of(app.env).items():
+    for page, files in noted(app.env, INCLUDED).items():
         for name in files:
             pages.setdefault(name, set()).add(page)
     for page in app.env.found_docs:
@@ -202,10 +193,6 @@ def report(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the check and the report."""
     app.setup_extension("code_file")
-    app.add_config_value("console_folders", [], "env", (list, tuple))
-    app.add_config_value("console_commands", {}, "env", dict)
-    app.add_config_value("real_files_docstrings", {}, "env", dict)
-    app.add_config_value("real_files_help", {}, "env", dict)
     app.connect("doctree-read", check)
     app.connect("build-finished", report)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

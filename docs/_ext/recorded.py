@@ -5,27 +5,27 @@ from __future__ import annotations
 import re
 import shlex
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from recording_files import Recording, read_recording, recording_path
-from repository import FileError, PageFacts, RepositoryDirective, line, root, sha256
+from repository import FileError, RepositoryDirective, line, note, noted, root, sha256
 from sphinx.util import logging
 
 from srunbook.slurm import expand_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
 logger = logging.getLogger(__name__)
 
-AWAITED = PageFacts("srunbook_awaited_recordings")
-"""Recordings that pages would show, and that do not exist yet."""
+AWAITED = "srunbook-awaited-recordings"
+"""The fact that names recordings which a page would show, and which do not exist yet."""
 
 NAMES = {
     "slurm": "Slurm",
@@ -40,10 +40,10 @@ NOT_YET = "not yet run on Slurm"
 
 
 def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording | None:
-    """Read the recording of a file, and warns where it belongs to other bytes than those on the page."""
+    """Read the recording of a file, and warn where it belongs to other bytes than those on the page."""
     beside = recording_path(path, run)
     if not beside.is_file():
-        AWAITED.add(env, str(beside))
+        note(env, AWAITED, str(beside))
         return None
     env.note_dependency(str(beside))
     recording = read_recording(beside)
@@ -51,14 +51,6 @@ def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording 
         logger.warning(
             "%s was recorded from another version of the file: run it again and record what it prints",
             beside.relative_to(root(env)),
-            location=env.docname,
-            type="recordings",
-        )
-    if (recording.where == "slurm") != (path.suffix == ".sbatch"):
-        logger.warning(
-            "%s says that it ran on %s: a job script runs on slurm, and nothing else does",
-            beside.relative_to(root(env)),
-            recording.where,
             location=env.docname,
             type="recordings",
         )
@@ -176,13 +168,13 @@ class Recorded(RepositoryDirective):
 
     def shown(self, recording: Recording) -> tuple[str, nodes.Node | None]:
         """Choose the lines to show, and say how many are left out; the pattern is for those who hover over it."""
-        lines, chosen_by = list(recording.output), ""
+        lines, chosen_by = recording.output, ""
         if "match" in self.options:
             try:
                 pattern = re.compile(self.options["match"])
             except re.error as error:
                 raise FileError(f"{self.options['match']!r} is no regular expression: {error}") from None
-            lines = [content for content in lines if pattern.search(content)]
+            lines = tuple(content for content in lines if pattern.search(content))
             if not lines:
                 raise FileError(f"no recorded line matches {self.options['match']!r}")
             chosen_by = f"the lines that match {pattern.pattern}"
@@ -190,25 +182,20 @@ class Recorded(RepositoryDirective):
         if len(lines) > limit:
             chosen_by = f"the first {limit} of {chosen_by or 'all lines'}"
             lines = lines[:limit]
-        if not chosen_by:
-            return "\n".join(lines), None
-        text = f"Shown: {len(lines)} of {len(recording.output)} lines."
-        return "\n".join(lines), nodes.raw(
-            "", f'<span title="{escape(chosen_by)}">{text}</span>', format="html", recording=""
-        )
+        said = f"Shown: {len(lines)} of {len(recording.output)} lines."
+        html = f'<span title="{escape(chosen_by)}">{said}</span>'
+        return "\n".join(lines), nodes.raw("", html, format="html", recording="") if chosen_by else None
 
 
 def now_recorded(_app: Sphinx, env: BuildEnvironment, *_changes: object) -> list[str]:
     """Name the pages to read again because a recording they waited for has come."""
-    return [
-        page for page, paths in AWAITED.of(env).items() if any(root(env).joinpath(path).is_file() for path in paths)
-    ]
+    return [page for page, paths in noted(env, AWAITED).items() if any(Path(path).is_file() for path in paths)]
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("recorded", Recorded)
     app.connect("env-get-outdated", now_recorded)
-    AWAITED.connect(app)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
+    version = 1  # of what is noted of a page
+    return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}

@@ -1,8 +1,9 @@
-"""What every directive here needs to know about the repository: its root, its files, and how to point at one."""
+"""What directives here share: the root and the files of the repository, and how a page points at one."""
 
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,24 +13,23 @@ from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
+    from sphinx.writers.html5 import HTML5Translator
 
 SUFFIXES = {
     ".py": "python",
     ".sbatch": "sbatch",
     ".sh": "bash",
     ".json": "json",
-    ".toml": "toml",
     ".yaml": "yaml",
-    ".yml": "yaml",
-    ".ini": "ini",
-    ".cfg": "ini",
-    ".cpp": "cpp",
 }
 """Language in which a file is coloured, by its suffix; all others are plain text."""
+
+FOLDERS = ("examples", "slurm", "scripts", "src", "bench", "tests")
+"""Folders of the repository that hold files which pages show."""
 
 
 class FileError(ValueError):
@@ -37,19 +37,19 @@ class FileError(ValueError):
 
 
 def root(env: BuildEnvironment) -> Path:
-    """Return the root of the repository: `repository_root`, from the folder of the pages."""
-    return Path(os.path.normpath(Path(env.srcdir, env.config.repository_root)))
+    """Return the root of the repository, which holds the folder of the pages."""
+    return Path(env.srcdir).parent
 
 
 def find(env: BuildEnvironment, name: str) -> Path:
     """Find a file by its path from the root of the repository.
 
     Raises:
-        FileError: The file does not exist, or does not lie in one of `repository_folders`.
+        FileError: The file does not exist, or does not lie in one of `FOLDERS`.
     """
-    path, shown = PurePosixPath(name), env.config.repository_folders
-    if path.is_absolute() or ".." in path.parts or path.parts[:1] not in {(folder,) for folder in shown}:
-        raise FileError(f"{name!r} is no path from the root of the repository into {', '.join(shown)}")
+    path = PurePosixPath(name)
+    if ".." in path.parts or name.split("/")[0] not in FOLDERS:
+        raise FileError(f"{name!r} is no path from the root of the repository into {', '.join(FOLDERS)}")
     found = root(env) / path
     if not found.is_file():
         siblings = sorted(entry.name for entry in found.parent.glob("*") if entry.is_file())
@@ -109,35 +109,42 @@ class RepositoryDirective(SphinxDirective):
         raise NotImplementedError
 
 
-class PageFacts:
-    """Facts of each page that the environment keeps between builds and forgets when the page is read again.
+def note(env: BuildEnvironment, fact: str, value: str) -> None:
+    """Add a value to a fact about the page that is being read, which is forgotten when the page is read again."""
+    env.metadata[env.docname].setdefault(fact, []).append(value)
 
-    Args:
-        name: Attribute of the environment that holds them: a dictionary from page to a list of strings.
-    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+def noted(env: BuildEnvironment, fact: str) -> dict[str, list[str]]:
+    """Return the values of a fact, by page."""
+    return {page: facts[fact] for page, facts in env.metadata.items() if fact in facts}
 
-    def of(self, env: BuildEnvironment) -> dict[str, list[str]]:
-        """Return all facts, by page."""
-        if not hasattr(env, self.name):
-            setattr(env, self.name, {})
-        facts: dict[str, list[str]] = getattr(env, self.name)
-        return facts
 
-    def add(self, env: BuildEnvironment, fact: str) -> None:
-        """Add a fact to the page that is being read."""
-        self.of(env).setdefault(env.docname, []).append(fact)
+def after_build(app: Sphinx, write: Callable[[Sphinx], None]) -> None:
+    """Let a function write files into each site of HTML that was built."""
 
-    def connect(self, app: Sphinx) -> None:
-        """Forget the facts of pages that are read again or are gone."""
-        app.connect("env-purge-doc", lambda _app, env, docname: self.of(env).pop(docname, None))
+    def finished(app: Sphinx, error: Exception | None) -> None:
+        if error is None and app.builder.format == "html":
+            write(app)
+
+    app.connect("build-finished", finished)
+
+
+class disclosure(nodes.container):  # type: ignore[misc]  # noqa: N801 - docutils names nodes so
+    """Content that one click opens; `summary` says what it is."""
+
+
+def visit_disclosure(writer: HTML5Translator, node: disclosure) -> None:
+    """Open a `details` element."""
+    writer.body.append(writer.starttag(node, "details"))
+    writer.body.append(f"<summary>{html.escape(node['summary'])}</summary>\n")
+
+
+def depart_disclosure(writer: HTML5Translator, _node: disclosure) -> None:
+    """Close it."""
+    writer.body.append("</details>\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register where the repository is, and which of its folders hold files that pages show."""
-    app.setup_extension("job_scripts")
-    app.add_config_value("repository_root", "..", "env", str)
-    app.add_config_value("repository_folders", [], "env", (list, tuple))
+    """Register the node."""
+    app.add_node(disclosure, html=(visit_disclosure, depart_disclosure))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

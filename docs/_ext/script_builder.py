@@ -73,15 +73,7 @@ class ScriptBuilder(SphinxDirective):
         return self.state.document.reporter.error(f"{self.name}: {text}", line=self.lineno)
 
 
-def load(app: Sphinx, _name: str, _template: str, _context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Load style and program on the pages that have a form, and on no other."""
-    if doctree and any(CLASS in box["classes"] for box in doctree.findall(nodes.container)):
-        app.add_css_file("builder.css")
-        app.add_js_file("js/builder.js", type="module")
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive(CLASS, ScriptBuilder)
-    app.connect("html-page-context", load)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

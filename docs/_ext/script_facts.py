@@ -1,19 +1,29 @@
-"""What `srunbook.script` reads in a job script, as JSON for the page, so that its JavaScript need not parse bash.
+"""Writes what the page's program needs to adapt job scripts, so that its JavaScript need not parse bash.
 
+`_static/adapt/rules.json` has the rules, and `_static/adapt/PATH.json` is about the script PATH of the repository: all
+in `slurm/`, and those that pages show. A page fetches them only for a reader who has said what the cluster is like.
 Offsets count the UTF-16 units of the text, as JavaScript does.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from code_file import INCLUDED
+from repository import after_build, noted, root
+
 from srunbook import generate, sites
-from srunbook.adapt._rules import pattern, rules
-from srunbook.generate._layers import OTHER_WORDS
+from srunbook._files import write_whole
+from srunbook.adapt.configuration import pattern, rules
+from srunbook.generate.layers import OTHER_WORDS
 from srunbook.script import Command, Option, ScriptError, Shell, ShellWord, Word, parse, read_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sphinx.application import Sphinx
 
 
 def known() -> dict[str, Any]:
@@ -73,13 +83,7 @@ def option_facts(option: Option, at: Callable[[int], int]) -> dict[str, Any]:
     def word(one: Word | None) -> dict[str, Any] | None:
         if one is None:
             return None
-        return {
-            "text": one.text,
-            "start": at(one.start),
-            "end": at(one.end),
-            "line": one.line,
-            "plain": one.plain,
-        }
+        return {"text": one.text, "start": at(one.start), "end": at(one.end), "line": one.line, "plain": one.plain}
 
     return {
         "name": option.name,
@@ -117,3 +121,27 @@ def shell_facts(shell: Shell, at: Callable[[int], int]) -> dict[str, Any]:
         "steps": [[at(start), name] for start, name in shell.steps],
         "problem": shell.problem,
     }
+
+
+def write_data(app: Sphinx) -> None:
+    """Write the files."""
+    repository = root(app.env)
+    shown = {name for names in noted(app.env, INCLUDED).values() for name in names}
+    shown |= {path.relative_to(repository).as_posix() for path in (repository / "slurm").rglob("*.sbatch")}
+    folder = Path(app.outdir) / "_static" / "adapt"
+    write_json(folder / "rules.json", known())
+    for name in sorted(shown):
+        if name.endswith(".sbatch"):
+            write_json(folder / f"{name}.json", facts((repository / name).read_bytes()))
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file of JSON, and only when it differs."""
+    write_whole(path, json.dumps(content, ensure_ascii=False, separators=(",", ":")))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the writing."""
+    app.setup_extension("code_file")
+    after_build(app, write_data)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}

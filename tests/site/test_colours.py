@@ -1,4 +1,4 @@
-"""Code can be read on every ground that the site gives it."""
+"""Text, code and plots can be read on every ground that the site gives them."""
 
 from __future__ import annotations
 
@@ -51,3 +51,21 @@ def test_code_can_be_read(theme, style, fitted):
 
     assert len(found) > 4
     assert poor == []
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("LIGHT", "#ffffff"), ("DARK", "#131416")])
+def test_contrast(theme, ground):
+    """Text in the site's own colours has a contrast of at least 4.5 on the grounds where it stands."""
+    variables = getattr(colours, theme)
+    text = [variables[f"color-{name}"] for name in ("brand-primary", "brand-visited", "ran", "not-ran")]
+
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert min(contrast(colour, ground) for colour in text) >= 4.5
+    for name in ("ran", "not-ran"):
+        assert contrast(variables[f"color-{name}"], variables["color-recorded-background"]) >= 4.5
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("light", "#ffffff"), ("dark", "#131416")])
+def test_contrast_of_plots(theme, ground):
+    """Every colour of a plot has a contrast of at least 4.5 on its ground."""
+    assert min(contrast(colour, ground) for colour in colours.PLOT[theme]) >= 4.5

