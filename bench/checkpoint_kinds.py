@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.checkpoint_runs import GRACE, Run, prepare
-from helpers.typed import typed
+from helpers.program import write
 
-from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, read_measurement
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "examples" / "checkpoints"
@@ -455,13 +455,12 @@ def main() -> None:
         if row is rows.get(kind.name):
             continue
         rows[kind.name] = row
-        measurement = Measurement.taken_now(
-            typed(),
+        write(
+            options.output,
             [rows[kind.name] for kind in KINDS if kind.name in rows],
             versions={name: importlib.metadata.version(name) for name in packages},
             parameters={"kills": options.kills, "damages": options.damages, "processes": 2, "weights": SIZE * SIZE},
         )
-        write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

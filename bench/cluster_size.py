@@ -12,20 +12,17 @@ load average of one minute before `up`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import time
 from pathlib import Path
 
-from helpers.clusters import boot
-from helpers.typed import typed
+from helpers.program import boot, options_of, write
 
 import srunbook
 from srunbook import cluster
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).parent / "results" / "cluster_size.json"
 GIB = 2**30
 
 
@@ -67,12 +64,7 @@ def one(slurm: str, nodes: int) -> tuple[dict[str, float], str]:
 
 def main() -> None:
     """Take the samples, the sizes in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 16, 64, 256])
-    parser.add_argument("--slurm", default=cluster.NEWEST)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "cluster_size", nodes=[4, 16, 64, 256], slurm=cluster.NEWEST, repeats=3)
 
     samples: dict[int, dict[str, list[float]]] = {nodes: {} for nodes in options.nodes}
     one(options.slurm, options.nodes[0])  # warms the page cache
@@ -82,13 +74,12 @@ def main() -> None:
             for quantity, value in found.items():
                 samples[nodes].setdefault(quantity, []).append(round(value, 3))
             print(nodes, "  ".join(f"{quantity} {value:.3g}" for quantity, value in found.items()), flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         [Configuration(f"{nodes} nodes", {"nodes": nodes}, taken) for nodes, taken in samples.items()],
         versions={"srunbook": srunbook.__version__, "slurm": version},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn", "root": "in the cache"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,13 @@ python bench/cluster_start.py          # 4 nodes, 5 repeats; writes bench/result
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-import srunbook
 from srunbook import cluster
 from srunbook.cli._checkout import provision
-from srunbook.measurements import Configuration, Measurement, write_measurement
-
-RESULT = Path(__file__).parent / "results" / "cluster_start.json"
+from srunbook.measurements import Configuration
 
 
 def one(slurm: str, nodes: int) -> dict[str, float]:
@@ -35,11 +30,7 @@ def one(slurm: str, nodes: int) -> dict[str, float]:
 
 def main() -> None:
     """Take the samples, the generations in turn."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 16])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "cluster_start", nodes=[4, 16], repeats=5)
 
     cases = [(slurm, nodes) for nodes in options.nodes for slurm in cluster.GENERATIONS]
     samples: dict[tuple[str, int], dict[str, list[float]]] = {case: {} for case in cases}
@@ -52,16 +43,11 @@ def main() -> None:
         Configuration(f"Slurm {slurm}, {nodes} nodes", {"slurm": slurm, "nodes": nodes}, taken)
         for (slurm, nodes), taken in samples.items()
     ]
-    for configuration in configurations:
-        figures = (f"{quantity} {configuration.median(quantity):.3g}" for quantity in configuration.samples)
-        print(f"{configuration.name:24}  {'  '.join(figures)}")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
-        versions={"srunbook": srunbook.__version__},
         parameters={"repeats": options.repeats, "warm_up": 1, "order": "in turn", "root": "in the cache"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import write
 
 RESULT = Path(__file__).parent / "results" / "distributed_start.json"
 JAX, OURS = "jax.distributed.initialize()", "initialize_distributed()"
@@ -81,7 +81,7 @@ def main() -> None:
     import jax
 
     import srunbook
-    from srunbook.measurements import Configuration, Measurement, write_measurement
+    from srunbook.measurements import Configuration
 
     cases = [(call, order) for order in ORDERS for call in (JAX, OURS)]
     samples: dict[tuple[str, str], dict[str, list[float]]] = {case: {} for case in cases}
@@ -99,11 +99,8 @@ def main() -> None:
         Configuration(f"{call}, {order}", {"call": call, "processes_start": order}, samples[call, order])
         for call, order in cases
     ]
-    for configuration in configurations:
-        figures = (f"{quantity} {configuration.median(quantity):.1f}" for quantity in configuration.samples)
-        print(f"{configuration.name:46}  {'  '.join(figures)}")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"srunbook": srunbook.__version__, "jax": jax.__version__},
         parameters={
@@ -115,7 +112,6 @@ def main() -> None:
             "load_before": load,
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

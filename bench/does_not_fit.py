@@ -6,23 +6,21 @@ python bench/does_not_fit.py --output /tmp/x.json
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, read_measurement
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
 
 from support import forked, one_oracle  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "does_not_fit.json"
 COMBINED = ROOT / "bench" / "ranks" / "every_layout.py"
 SECONDS = 400.0
 """How long a training may take: eight ranks may share one core."""
@@ -63,9 +61,7 @@ TOGETHER = (
 
 def main() -> None:
     """Train one process in each precision, then every layout that the file does not have."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULT, help="delete it to measure all layouts anew")
-    options = parser.parse_args()
+    options = options_of(__doc__, "does_not_fit")
     os.environ["OMP_NUM_THREADS"] = "1"
 
     runs = [(one_oracle.PROGRAMS / name, nodes, each, (), mesh) for (name, nodes, each), mesh in RUNGS.items()]
@@ -89,13 +85,12 @@ def main() -> None:
             name = f"{path.stem} {'x'.join(map(str, mesh))}"
             configurations.append(Configuration(name, parameters, samples))
             print(name, samples, flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"torch": version("torch")},
         parameters={"steps": one_oracle.STEPS, "backend": "gloo", "difference": "largest absolute"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,10 @@ from support import continued, forked  # noqa: E402
 from support.continued import LAYOUTS  # noqa: E402
 from support.one_oracle import IMPORTED, PROGRAMS, STEPS, difference, train  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "does_not_fit_checkpoints.json"
-
 
 def main() -> None:
     """Train one process, then every pair of layouts."""
-    chosen = pairs.options(__doc__ or "", RESULT)
+    chosen = pairs.options(__doc__ or "", "does_not_fit_checkpoints")
     with tempfile.TemporaryDirectory() as name, forked.forking(PROGRAMS, *IMPORTED) as process:
         folder = Path(name)
         ranks = forked.Forked(process, folder)

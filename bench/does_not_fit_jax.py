@@ -6,7 +6,6 @@ python bench/does_not_fit_jax.py --output /tmp/x.json
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 import sys
@@ -14,16 +13,15 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
 
 from support import jax_layouts  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "does_not_fit_jax.json"
 PROGRAM = "sharded_jax.py"
 PROCESSES = 2
 MESHES = [
@@ -37,9 +35,7 @@ MESHES = [
 
 def main() -> None:
     """Train on one device in each precision, then on every mesh."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "does_not_fit_jax")
 
     configurations = []
     with tempfile.TemporaryDirectory() as name:
@@ -58,13 +54,12 @@ def main() -> None:
                 samples[f"parameters_in_{dtype}"] = [difference.parameters]
             print(mesh, samples, flush=True)
             configurations.append(Configuration(mesh, {"data": data, "shard": shard, "tensor": tensor}, samples))
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"jax": version("jax")},
         parameters={"steps": jax_layouts.STEPS, "processes": PROCESSES, "difference": "largest absolute"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

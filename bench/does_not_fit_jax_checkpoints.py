@@ -26,12 +26,10 @@ from support.compile_cache import share_compile_cache  # noqa: E402
 from support.jax_continued import MESHES  # noqa: E402
 from support.jax_layouts import STEPS, Training, difference, train  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "does_not_fit_jax_checkpoints.json"
-
 
 def main() -> None:
     """Train one device, then every pair of meshes."""
-    chosen = pairs.options(__doc__ or "", RESULT)
+    chosen = pairs.options(__doc__ or "", "does_not_fit_jax_checkpoints")
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         share_compile_cache(patch, folder / "compiled")

@@ -5,16 +5,15 @@ python bench/fit_activations.py         # writes bench/results/fit_activations.j
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # which count the same
@@ -23,7 +22,6 @@ from support import forked  # noqa: E402
 from support.one_oracle import PROGRAMS  # noqa: E402
 from support.saved_bytes import predicted_bytes, saved_bytes  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "fit_activations.json"
 RUNS = (
     ("ddp.py", 1),
     ("ddp.py", 4),
@@ -40,9 +38,7 @@ RUNS = (
 
 def main() -> None:
     """Count on every rank; a sample is the rank that keeps most, for the count is the same in every run."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "fit_activations")
     os.environ["OMP_NUM_THREADS"] = "1"
 
     configurations = []
@@ -53,13 +49,12 @@ def main() -> None:
             samples = {"kept_MiB": [max(found) / 2**20], "formula_MiB": [max(predicted_bytes(name, ranks)) / 2**20]}
             configurations.append(Configuration(f"{name}, {ranks} ranks", {"program": name, "ranks": ranks}, samples))
             print(name, ranks, found, predicted_bytes(name, ranks), flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"torch": version("torch")},
         parameters={"across_ranks": "maximum", "backend": "gloo"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from helpers.example import example
-from helpers.typed import typed
+from helpers.program import example, write
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).resolve().parent / "results" / "fit_gpu.json"
 SIZES = {"WIDTH": 2048, "HEADS": 16, "LAYERS": 16, "CONTEXT": 512}
@@ -110,15 +109,12 @@ def main() -> None:
         }
         configurations.append(Configuration(way, {"way": way, "model_parameters": found["parameters"]}, samples))
         print(f"{way:34} { ({name: statistics.median(one) for name, one in samples.items()}) }", flush=True)
-    write_measurement(
+    write(
         options.output,
-        Measurement.taken_now(
-            typed(),
-            configurations,
-            versions={"torch": importlib.metadata.version("torch")},
-            parameters={**SIZES, "sequences": BATCH, "repeats": STEPS - WARM_UP, "warm_up": WARM_UP},
-            machine={"gpu": torch.cuda.get_device_name(0)},
-        ),
+        configurations,
+        versions={"torch": importlib.metadata.version("torch")},
+        parameters={**SIZES, "sequences": BATCH, "repeats": STEPS - WARM_UP, "warm_up": WARM_UP},
+        machine={"gpu": torch.cuda.get_device_name(0)},
     )
 
 

@@ -7,16 +7,15 @@ Counts, which are the same in every run: bytes that autograd keeps, collectives 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # which count the same
@@ -26,7 +25,6 @@ from support.effects import EVERY_PIECE, KEEP_WHOLE, LESS, NO_RECOMPUTATION, ONE
 from support.one_oracle import IMPORTED, PROGRAMS  # noqa: E402
 from support.saved_bytes import predicted_bytes, saved_bytes  # noqa: E402
 
-RESULT = ROOT / "bench" / "results" / "fit_less_memory.json"
 RANKS = 4
 MIB = 2**20
 
@@ -36,11 +34,7 @@ KEEPING: dict[str, tuple[int, bool, dict[str, str]]] = {
     "blocks recomputed": (1, True, ONE_PIECE),
     "both": (4, True, {}),
 }
-SENDING = {
-    "after each piece": EVERY_PIECE,
-    "after the last": {},
-    "after the last, parameters kept whole": KEEP_WHOLE,
-}
+SENDING = {"after each piece": EVERY_PIECE, "after the last": {}, "after the last, parameters kept whole": KEEP_WHOLE}
 
 
 def kept(start: forked.Forked) -> list[Configuration]:
@@ -77,23 +71,18 @@ def clipped(start: forked.Forked) -> list[Configuration]:
 
 def main() -> None:
     """Count all three on one node."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "fit_less_memory")
     os.environ["OMP_NUM_THREADS"] = "1"
 
     with tempfile.TemporaryDirectory() as folder, forked.forking(PROGRAMS, *IMPORTED) as process:
         start = forked.Forked(process, Path(folder))
         configurations = [*kept(start), *sent(start), *clipped(start)]
-    for each in configurations:
-        print(each.name, each.samples, flush=True)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"torch": version("torch")},
         parameters={"ranks": RANKS, "across_ranks": "maximum", "backend": "gloo"},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,15 @@ each link, and the links take turns.
 
 from __future__ import annotations
 
-import argparse
 import os
-from pathlib import Path
 
 import torch
-from helpers.clusters import boot
 from helpers.fit_nodes import NODES, PROGRAMS, STEPS, WARM_UP, run_steps
-from helpers.typed import typed
+from helpers.program import boot, options_of, write
 
 from srunbook import cluster
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).resolve().parent / "results" / "fit_step_times.json"
 CLUSTER = "bench-fit-times"
 LINKS = {"100mbit": "at_100_Mbit/s_ms", "1gbit": "at_1_Gbit/s_ms", None: "unlimited_ms"}
 """Each with the name of its samples."""
@@ -28,11 +24,7 @@ LINKS = {"100mbit": "at_100_Mbit/s_ms", "1gbit": "at_1_Gbit/s_ms", None: "unlimi
 
 def main() -> None:
     """Time all programs over each link, some times."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--slurm", default="22.05")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "fit_step_times", repeats=5, slurm="22.05")
     load = round(os.getloadavg()[0], 2)
     taken: dict[str, dict[str, list[float]]] = {program: {link: [] for link in LINKS.values()} for program in PROGRAMS}
     try:
@@ -48,8 +40,8 @@ def main() -> None:
             print(f"repeat {repeat + 1} of {options.repeats}: {taken}", flush=True)
     finally:
         cluster.down(CLUSTER)
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         [Configuration(program, {"program": program, "ranks": NODES}, found) for program, found in taken.items()],
         versions={"torch": torch.__version__, "slurm": slurm},
         parameters={
@@ -64,7 +56,6 @@ def main() -> None:
         },
         machine={"threads": 1},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -8,31 +8,23 @@ which does not depend on what else the machine does.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-from pathlib import Path
 from typing import Any
 
 import torch
-from helpers.clusters import boot
 from helpers.fit_nodes import ACCUMULATED, NODES, PIECES, PROGRAMS, STEPS, WARM_UP, run_steps
 from helpers.fit_traffic_model import predicted_bytes
-from helpers.typed import typed
+from helpers.program import boot, options_of, write
 
 from srunbook import cluster
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).resolve().parent / "results" / "fit_traffic.json"
 CLUSTER = "bench-fit-traffic"
 
 
 def main() -> None:
     """Run all programs some times, and write what was counted beside the formulas."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--slurm", default="22.05")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "fit_traffic", repeats=3, slurm="22.05")
     runs = PROGRAMS | ACCUMULATED
     sent: dict[str, list[float]] = {name: [] for name in runs}
     try:
@@ -52,9 +44,8 @@ def main() -> None:
         if name in ACCUMULATED:
             chosen |= {"pieces": PIECES, "gradients_are_sent": name}
         configurations.append(Configuration(name, chosen, samples))
-        print(f"{name}: counted {statistics.median(counted):.3f} MB, {statistics.median(counted) / gloo - 1:+.1%}")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"torch": torch.__version__, "slurm": slurm},
         parameters={
@@ -65,7 +56,6 @@ def main() -> None:
             "repeats": options.repeats,
         },
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

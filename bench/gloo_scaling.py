@@ -11,18 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 from pathlib import Path
 from typing import Any
 
 import torch
-from helpers.clusters import boot
-from helpers.typed import typed
+from helpers.network import link_bound, predict_step
+from helpers.program import boot, printed_samples, write
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration, Measurement, link_bound, predict_step, write_measurement
+from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -46,15 +45,11 @@ def measure(state: State, nodes: int, *options: str) -> list[dict[str, Any]]:
     """Run one job; return what each rank measured."""
     port = 25000 + int.from_bytes(os.urandom(2), "big") % 7000
     programs = "/opt/srunbook/examples/gloo_ddp/full"
-    environ = [f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1,PYTHONPATH={programs}"]
+    environ = f"MASTER_ADDR=node1,MASTER_PORT={port},OMP_NUM_THREADS=1,PYTHONPATH={programs}"
     step = ["srun", f"--nodes={nodes}", "-w", ",".join(f"node{n}" for n in range(1, nodes + 1)), "--ntasks-per-node=1"]
     program = ["/home/alice/torch-env/bin/python", "/opt/srunbook/bench/ranks/gloo_step.py", *options]
-    command = [*step, "--kill-on-bad-exit=1", f"--export=ALL,{environ[0]}", *program]
-    result = cluster.capture(state, command, timeout=600)
-    ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
-    if result.returncode != 0 or len(ranks) != nodes:
-        raise SystemExit(f"{' '.join(command)}: status {result.returncode}\n{result.stdout}{result.stderr}")
-    return sorted(ranks, key=lambda rank: int(rank["rank"]))
+    step += ["--kill-on-bad-exit=1", f"--export=ALL,{environ}"]
+    return sorted(printed_samples(state, step, program, nodes, timeout=600), key=lambda rank: int(rank["rank"]))
 
 
 def slowest(ranks: list[dict[str, Any]], quantity: str) -> float:
@@ -151,14 +146,13 @@ def main() -> None:
             continue
         try:
             states = {link: boot_link(link, nodes, quota, options.slurm) for link in links}
-            measurement = Measurement.taken_now(
-                typed(),
+            write(
+                options.output / f"gloo_{name}.json",
                 take(states, options.repeats),
                 versions={"torch": torch.__version__, "slurm": states[links[0]].root["slurm"]},
                 parameters={**SHARED, "repeats": options.repeats, "model": model},
                 machine={"cpu_quota": quota, "threads": 1},
             )
-            write_measurement(options.output / f"gloo_{name}.json", measurement)
         finally:
             for link in links:
                 cluster.down(f"bench-{link}")

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from helpers.typed import typed
+from helpers.program import write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).resolve().parent / "results" / "gpu_digits.json"
 SIDE, CHANNELS, PIXELS = 2048, 64, 32
@@ -83,15 +83,12 @@ def main() -> None:
             parameters = {"package": package, "setting": setting, "product": product}
             configurations.append(Configuration(f"{package}, {setting}, {product}", parameters, {"error": [found]}))
             print(f"{configurations[-1].name:70} {found:.1e}", flush=True)
-    write_measurement(
+    write(
         options.output,
-        Measurement.taken_now(
-            typed(),
-            configurations,
-            versions={name: importlib.metadata.version(name) for name in ("torch", "jax")},
-            parameters={"matrices": f"{SIDE} x {SIDE}", "convolution": f"3 x 3, {CHANNELS} channels"},
-            machine={"gpu": torch.cuda.get_device_name(0)},
-        ),
+        configurations,
+        versions={name: importlib.metadata.version(name) for name in ("torch", "jax")},
+        parameters={"matrices": f"{SIDE} x {SIDE}", "convolution": f"3 x 3, {CHANNELS} channels"},
+        machine={"gpu": torch.cuda.get_device_name(0)},
     )
 
 

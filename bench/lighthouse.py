@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helpers.typed import typed
+from helpers.program import write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 SITE = Path(__file__).parents[1] / "build" / "site"
 RESULT = Path(__file__).parent / "results" / "lighthouse.json"
@@ -133,8 +133,7 @@ def main() -> None:
     chromium = read["environment"]["hostUserAgent"].split("Chrome/")[1].split()[0]
     versions = {"lighthouse": read["lighthouseVersion"], "chromium": chromium}
     parameters = {"repeats": options.repeats, "order": "in turn", "one_minute_load": round(os.getloadavg()[0], 1)}
-    measurement = Measurement.taken_now(typed(), rows, versions=versions, parameters=parameters)
-    write_measurement(options.output, measurement)
+    write(options.output, rows, versions=versions, parameters=parameters)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,11 @@ from typing import Any
 import lightning
 import torch
 import torch.distributed as dist
-from helpers.example import example
-from helpers.typed import typed
+from helpers.program import example, write
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 train = example("lightning/full/train.py")
 PRECISIONS = {"Lightning": "32-true", "Lightning, bf16-mixed": "bf16-mixed", "Lightning, 16-mixed": "16-mixed"}
@@ -155,16 +154,14 @@ def main() -> None:
         more = [round(100 * (value / other - 1), 3) for value, other in zip(values, base, strict=True)]
         samples = {"step_ms": values, "more_percent": more, "last_loss": losses[name]}
         configurations.append(Configuration(name, {"precision": PRECISIONS.get(name, "32-true")}, samples))
-        print(f"{name:24} {configurations[-1].median('step_ms'):8.3f} ms", flush=True)
     machine = {"device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"}
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={package: importlib.metadata.version(package) for package in ("torch", "lightning")},
         parameters={"repeats": options.rounds, "batch": options.batch, "order": "in turn", "warm_up_epochs": 1},
         machine=machine,
     )
-    write_measurement(options.output, measurement)
     sys.stdout.flush()
     os._exit(0)  # in one step: threads of the transport may still hold tensors
 

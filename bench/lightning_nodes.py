@@ -8,19 +8,16 @@ is two job steps with new processes; both train the same models, so nothing diff
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
-from pathlib import Path
 from typing import Any
 
-from helpers.clusters import boot
 from helpers.lightning_job import run, step
-from helpers.typed import typed
+from helpers.network import link_bound
+from helpers.program import boot, options_of, write
 
 from srunbook import cluster
-from srunbook.measurements import Configuration, Measurement, link_bound, write_measurement
+from srunbook.measurements import Configuration
 
-RESULT = Path(__file__).resolve().parent / "results" / "lightning_nodes.json"
 CLUSTER = "bench-nodes"
 LINK, RATE = "100mbit", 100e6
 FEATURES, CLASSES = 32, 5  # of examples/lightning/same_model.py
@@ -51,11 +48,7 @@ def layout_step(layout: str, repeat: int) -> str:
 
 def main() -> None:
     """Measure and writes the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--slurm", default="22.05")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "lightning_nodes", repeats=10, slurm="22.05")
 
     wanted = cluster.Specification(name=CLUSTER, slurm=options.slurm, nodes=2, link=LINK)
     state = boot(wanted)
@@ -77,15 +70,13 @@ def main() -> None:
             }
             times = samples[f"{layout}: {model}"]["step_ms"]
             configurations.append(Configuration(f"{model}, {layout}", parameters, {"step_ms": times}))
-            print(f"{model}, {layout}: {parameters}, median {configurations[-1].median('step_ms'):.3f} ms")
-    measurement = Measurement.taken_now(
-        typed(),
+    write(
+        options.output,
         configurations,
         versions={"torch": importlib.metadata.version("torch"), "slurm": state.root["slurm"]},
         parameters={"repeats": options.repeats, "batch": BATCH, "across_ranks": "maximum", "order": "in turn"},
         machine={"threads": 1, "link": LINK},
     )
-    write_measurement(options.output, measurement)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from helpers.clusters import boot
 from helpers.lightning_job import Samples, run, step
-from helpers.typed import typed
+from helpers.program import boot, write
 
 from srunbook import cluster
-from srunbook.measurements import Configuration, Measurement, median_interval, write_measurement
+from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "lightning"
@@ -154,8 +153,8 @@ def main() -> None:
         ("lightning_overhead", launchers(samples), SMALL),
         ("lightning_switches", switches(samples), SIZES),
     ):
-        measurement = Measurement.taken_now(
-            typed(),
+        write(
+            options.output / f"{name}.json",
             configurations,
             versions={
                 **{package: importlib.metadata.version(package) for package in ("torch", "lightning")},
@@ -164,11 +163,6 @@ def main() -> None:
             parameters={**shared, **parameters},
             machine={"threads": 1},
         )
-        write_measurement(options.output / f"{name}.json", measurement)
-        for one in configurations:
-            medians = {quantity: median_interval(values) for quantity, values in one.samples.items()}
-            texts = [f"{name} {x.value:.4g} [{x.low:.4g}, {x.high:.4g}]" for name, x in medians.items()]
-            print(f"{one.name:38} {'  '.join(texts)}")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ import json
 import sys
 from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import write
 
 import srunbook
 from srunbook.explain import load_entries
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "search_rate.json"
@@ -55,7 +55,7 @@ def main() -> None:
     rows = [rate(name, queries) for name, ask_for in SETS.items() if (queries := ask_for())]
     library = json.loads((STATIC / "vendor" / "minisearch.json").read_text(encoding="utf-8"))
     versions = {"srunbook": srunbook.__version__, library["name"]: library["version"]}
-    write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions))
+    write(options.output, rows, versions=versions)
 
 
 if __name__ == "__main__":

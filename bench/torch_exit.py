@@ -8,7 +8,6 @@ left after `destroy_process_group()`; a rank that ends by a signal has aborted.
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import subprocess
@@ -16,12 +15,11 @@ import sys
 from pathlib import Path
 
 import torch
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
-RESULT = HERE / "results" / "torch_exit.json"
 CASES = (("late", "DistributedDataParallel"), ("early", "DistributedDataParallel"), ("early", "fully_shard"))
 """When `torch.distributed.nn` was imported, and what the model was given to."""
 
@@ -49,10 +47,7 @@ def one_run(when: str, model: str) -> tuple[int, bool]:
 
 def main() -> None:
     """Measure both and write the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "torch_exit", runs=60)
     found: dict[tuple[str, str], list[tuple[int, bool]]] = {case: [] for case in CASES}
     for number in range(options.runs):
         for case in CASES:
@@ -66,8 +61,7 @@ def main() -> None:
         }
         rows.append(Configuration(f"import-{when}-{model}", {"imported": when, "model": model}, samples))
     parameters = {"ranks": 2, "cpus": 1, "runs": options.runs}
-    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions, parameters=parameters))
+    write(options.output, rows, versions={"torch": torch.__version__}, parameters=parameters)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Two ranks on gloo share one CPU, so that the threads of gloo are late. A rank th
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import selectors
@@ -17,12 +16,11 @@ import sys
 from pathlib import Path
 
 import torch
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
-RESULT = HERE / "results" / "torch_leave.json"
 ORDERS = ("model-last", "model-first")
 
 
@@ -58,12 +56,7 @@ def groups_made(order: str, groups: int, silent: float) -> int:
 
 def main() -> None:
     """Measure both orders and write the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--groups", type=int, default=300, help="of each run")
-    parser.add_argument("--silent", type=float, default=15.0, help="seconds without a group that count as a hang")
-    parser.add_argument("--output", type=Path, default=RESULT)
-    options = parser.parse_args()
+    options = options_of(__doc__, "torch_leave", runs=5, groups=300, silent=15.0)
     rows = []
     for order in ORDERS:
         made = [groups_made(order, options.groups, options.silent) for _ in range(options.runs)]
@@ -72,8 +65,7 @@ def main() -> None:
         samples = {"groups": [float(count) for count in made], "hung": [hung]}
         rows.append(Configuration(order, {"freed_first": "model" if order == "model-first" else "group"}, samples))
     parameters = {"ranks": 2, "cpus": 1, "runs": options.runs, "groups": options.groups}
-    versions = {"torch": torch.__version__, "python": sys.version.split()[0]}
-    write_measurement(options.output, Measurement.taken_now(typed(), rows, versions=versions, parameters=parameters))
+    write(options.output, rows, versions={"torch": torch.__version__}, parameters=parameters)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support.explain_corpus import GENERATIONS, Kind, drawn, half_of
+from helpers.corpus import GENERATIONS, Kind, drawn, half_of
 from support.reader import Reader
 
 from srunbook.explain import load_entries
@@ -149,11 +149,7 @@ def entries(turn: int) -> Iterator[Planned]:
 
 
 EXAMPLES = ROOT / "examples"
-STEPPING = (
-    "gloo_ddp/ddp_cpu.py",
-    "gloo_ddp/resume.py",
-    "gloo_ddp/timed.py",
-)
+STEPPING = ("gloo_ddp/ddp_cpu.py", "gloo_ddp/resume.py", "gloo_ddp/timed.py")
 TORCHRUN = (
     "torchrun/ddp.py",
     "torchrun/resume.py",

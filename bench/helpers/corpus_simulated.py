@@ -11,12 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from helpers.corpus import FORMS, Job, drawn
 from helpers.corpus_plan import ENDS_WELL, ROOT, Planned, changed
-from support.explain_corpus import Job, drawn
-from support.log_forms import FORMS
 from support.reader import Reader
 
-FAULTS = [str(ROOT / "tests" / "support" / "corpus_faults"), str(ROOT / "tests")]
+FAULTS = [str(ROOT / "bench" / "helpers" / "corpus_faults"), str(ROOT / "tests")]
 SIMULATE = "from srunbook.cli import main; main(prog_name='srunbook')"
 OWN = "srunbook simulate: "
 LIMIT = 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
 import threading
 import time
@@ -10,17 +11,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helpers.clusters import boot
+from helpers.corpus import FORMS, Job, drawn
 from helpers.corpus_simulated import Unfit
 from helpers.corpus_slurm_plan import HERE, ROOT, Scripted, plan
-from support.explain_corpus import Job, drawn
+from helpers.program import boot
 from support.limited_site import MAINTENANCE, SITE, typed
-from support.log_forms import FORMS
 
 from srunbook import cluster
 from srunbook.cli._checkout import PLACE, programs_of
 from srunbook.cluster import ClusterError, Specification, State
-from srunbook.slurm import Done, is_over, queue_states
+from srunbook.slurm import is_over, queue_states
 
 __all__ = ["plan", "run_all"]
 
@@ -166,7 +166,7 @@ def await_step(state: State, number: str) -> None:
     """Wait until a job has started its programs, or is over."""
     deadline = time.monotonic() + LIMIT
 
-    def ask(command: list[str]) -> Done:
+    def ask(command: list[str]) -> subprocess.CompletedProcess[str]:
         return cluster.capture(state, command)
 
     while time.monotonic() < deadline:

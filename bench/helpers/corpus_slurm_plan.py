@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support.explain_corpus import GENERATIONS, Kind, drawn, half_of
+from helpers.corpus import GENERATIONS, Kind, drawn, half_of
 
 from srunbook.explain import load_entries
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from srunbook import cluster
+from helpers.program import printed_samples
+
 from srunbook.cluster import State
 
 NODES = 4
@@ -58,9 +58,7 @@ ACCUMULATED = {
     "after each piece": in_pieces(),
     "after the last piece": in_pieces(LAST_ONLY),
     "after the last piece, parameters fetched once": in_pieces(
-        LAST_ONLY,
-        "model.set_reshard_after_forward(False)",
-        f"model.set_reshard_after_backward(number == {PIECES})",
+        LAST_ONLY, "model.set_reshard_after_forward(False)", f"model.set_reshard_after_backward(number == {PIECES})"
     ),
 }
 """By when gradients are sent."""
@@ -78,9 +76,5 @@ def run_steps(state: State, runs: Mapping[str, Run]) -> dict[str, list[dict[str,
     rank = ["/home/alice/torch-env/bin/python", f"{PLACE}/bench/ranks/fit_step.py", f"{PLACE}/examples/does_not_fit"]
     common = {"steps": STEPS, "warm_up": WARM_UP}
     orders = [json.dumps({"name": name, **common, **asdict(run)}) for name, run in runs.items()]
-    result = cluster.capture(state, [*step, environ, *rank, *orders], timeout=600)
-    samples = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
-    found = {name: [one for one in samples if one["name"] == name] for name in runs}
-    if result.returncode != 0 or any(len(ranks) != NODES for ranks in found.values()):
-        raise SystemExit(f"{' '.join(rank)}: status {result.returncode}\n{result.stdout}{result.stderr}")
-    return found
+    samples = printed_samples(state, [*step, environ], [*rank, *orders], NODES * len(runs), timeout=600)
+    return {name: [one for one in samples if one["name"] == name] for name in runs}

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import torch
 from helpers.fit_nodes import PIECES
+from helpers.network import ring_bytes
 
 from srunbook import memory
-from srunbook.measurements import ring_bytes
 
 HALF, SINGLE = 2, 4
 """Bytes of a number in 16 and in 32 bits."""

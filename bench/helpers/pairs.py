@@ -6,25 +6,21 @@ import argparse
 import itertools
 import os
 from collections.abc import Callable, Collection
-from pathlib import Path
 
-from helpers.typed import typed
+from helpers.program import options_of, write
 
-from srunbook.measurements import Configuration, Measurement, read_measurement, write_measurement
+from srunbook.measurements import Configuration, read_measurement
 
 
-def options(said: str, result: Path) -> argparse.Namespace:
+def options(said: str, result: str) -> argparse.Namespace:
     """Read the options of such a benchmark, and let no process start threads.
 
     Args:
-        said: What `--help` says first.
-        result: The file that is written without `--output`.
+        said: What the program says of itself.
+        result: Name of its result: without the file, all pairs are measured anew.
     """
-    parser = argparse.ArgumentParser(description=said.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=result, help="delete it to measure all pairs anew")
-    parser.add_argument("--only", default="", help="a layout that writes or reads in all pairs to measure")
     os.environ["OMP_NUM_THREADS"] = "1"
-    return parser.parse_args()
+    return options_of(said, result, only="")
 
 
 def measure(
@@ -52,9 +48,8 @@ def measure(
         if reader in samples[writer] or chosen.only not in ("", writer, reader):
             continue
         samples[writer][reader] = [difference(writer, reader)]
-        print(writer, reader, samples[writer][reader], flush=True)
         rows = [
             Configuration(each, {"written_by": each.replace("_", " ")}, own) for each, own in samples.items() if own
         ]
         said = parameters | {"difference": "largest absolute, of a loss and of a parameter"}
-        write_measurement(chosen.output, Measurement.taken_now(typed(), rows, versions=versions, parameters=said))
+        write(chosen.output, rows, versions=versions, parameters=said)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
-from helpers.typed import typed
+from helpers import program
 
 import srunbook
-from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration, Measurement, write_measurement
+from srunbook.measurements import Configuration
 
 D, WIDTH = 8, 4
 """Dimension of the particles, and bytes of a number."""
@@ -53,14 +50,12 @@ def job(state: State, nodes: int, *options: str) -> list[dict[str, float]]:
     """Run one job; return what each rank measured."""
     names = ",".join(f"node{n}" for n in range(1, nodes + 1))
     step = ["srun", f"--nodes={nodes}", "-w", names, "--ntasks-per-node=1", "--kill-on-bad-exit=1"]
-    program = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/ranks/svgd_step.py", *options]
+    command = ["/home/alice/jax-env/bin/python", "-W", "ignore", "/opt/srunbook/bench/ranks/svgd_step.py", *options]
     environ = ["JAX_COMPILATION_CACHE_DIR=/home/alice/compiled", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0"]
     environ += ["PYTHONPATH=/opt/srunbook/bench"]
     begin = time.monotonic()
-    result = cluster.capture(state, [*step, "--export=ALL," + ",".join(environ), *program], timeout=300)
-    ranks = [json.loads(text) for text in re.findall(r"^sample (\{.*\})$", result.stdout, re.MULTILINE)]
-    if result.returncode != 0 or len(ranks) != nodes:
-        raise SystemExit(f"{' '.join(program)}: status {result.returncode}\n{result.stdout}{result.stderr}")
+    step.append("--export=ALL," + ",".join(environ))
+    ranks = program.printed_samples(state, step, command, nodes, timeout=300)
     print(f"  a job on {nodes} nodes took {time.monotonic() - begin:.1f} s", flush=True)
     return [rank["samples"] for rank in ranks]
 
@@ -72,18 +67,10 @@ def slowest(ranks: list[dict[str, float]]) -> dict[str, float]:
 
 def write(path: Path, rows: list[Configuration], slurm: str, **parameters: object) -> None:
     """Write a result with what all runs of the model on this cluster share."""
-    measurement = Measurement.taken_now(
-        typed(),
+    shared = {"model": "coalescent heights", "genealogies": ROWS, "d": D, "threads": 1}
+    program.write(
+        path,
         rows,
         versions={"srunbook": srunbook.__version__, "jax": jax.__version__, "slurm": slurm},
-        parameters={
-            "model": "coalescent heights",
-            "genealogies": ROWS,
-            "d": D,
-            "threads": 1,
-            "order": "in turn",
-            "across_ranks": "maximum",
-            **parameters,
-        },
+        parameters={**shared, "order": "in turn", "across_ranks": "maximum", **parameters},
     )
-    write_measurement(path, measurement)

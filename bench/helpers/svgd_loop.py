@@ -14,8 +14,8 @@ import numpy as np
 
 from srunbook import phase_type
 from srunbook.svgd import SVGD
-from srunbook.svgd._program import compile_steps
-from srunbook.svgd._run import Request, Run
+from srunbook.svgd.run import Run
+from srunbook.svgd.steps import compile_steps
 
 
 class Loop:
@@ -31,7 +31,7 @@ class Loop:
         key = jax.random.key(1)
         self.steps = steps
         compiled = functools.cache(functools.partial(compile_steps, sampler.settings))
-        self._run = Run(sampler.settings, sampler.data, compiled, Request(key, start, steps, every=steps))
+        self._run = Run(sampler.settings, sampler.data, compiled, key, start, steps, every=steps)
         self()  # compiles
 
     def __call__(self) -> float:
