@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 from support.proof import Proof
-from support.slurm_entries import entry_check
+from support.recorded_jobs import entry_check
 
 from srunbook import cluster
 from srunbook.cluster import State

@@ -26,6 +26,8 @@ FULL = pytest.mark.full
 TWO = ("--nodes=2", "--gpus-per-node=1", "--ntasks-per-node=1")
 CASES = [
     # stem of the script, program, options of sbatch, nodes, ranks, tolerance
+    pytest.param("fsdp", "fsdp.py", TWO, 2, 2, MIXED),
+    pytest.param("requeue", "requeue.py", TWO, 2, 2, MIXED),
     pytest.param("fsdp", "hsdp.py", (), 4, 8, MIXED, marks=FULL),
     pytest.param("fsdp", "tensor_parallel.py", ("--nodes=1",), 1, 2, EXACT, marks=FULL),
     pytest.param("fsdp", "fsdp_tp.py", (), 4, 8, MIXED, marks=FULL),

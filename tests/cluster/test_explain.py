@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
+from support.published import Jobs
 
 from srunbook import cluster
 from srunbook.cluster import State
 from srunbook.explain import Status
-from srunbook.slurm import ask_accounting
 
 COMMAND = ["env", "PYTHONPATH=/opt/srunbook/src", f"/home/{cluster.USER}/torch-env/bin/srunbook", "explain"]
 """The command of this checkout, which the cluster was started from."""
@@ -42,62 +41,32 @@ JOBS = {
     ),
     "tasks": ("-N2", "mkdir -p logs; srun --output=logs/%j_%t.out bash -c 'echo $SLURM_PROCID; exec no-such'"),
     "deleted": ("", "echo lost; exit 3"),
-    "good": ("", "srun echo done"),
 }
 """Options of sbatch, and the command of the job."""
 
 
-@dataclass
-class Jobs:
-    """Jobs on the cluster, by what becomes of them.
-
-    Args:
-        state: The cluster.
-        folder: Where they were submitted.
-        numbers: Their numbers.
-        until: Polls.
-    """
-
-    state: State
-    folder: str
-    numbers: dict[str, str]
-    until: Callable[[Callable[[], object]], object]
-
-    def ended(self, name: str) -> str:
-        """Wait for the end of a job; return its number."""
-        number = self.numbers[name]
-        self.until(
-            lambda: ask_accounting(number, lambda command: cluster.capture(self.state, command)).final,
-        )
-        return number
+class Explained(Jobs):
+    """Jobs that `srunbook explain` looks at."""
 
     def explain(self, *arguments: str, variables: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run the command as the user, on the login node."""
         return cluster.capture(self.state, [COMMAND[0], *variables, *COMMAND[1:], *arguments], folder=self.folder)
 
 
-def submit(state: State, folder: str, options: str, command: str, user: str = cluster.USER) -> str:
-    """Submit a job and return its number."""
-    argv = ["sbatch", "--parsable", *options.split(), f"--wrap={command}"]
-    done = cluster.capture(state, argv, folder=folder, user=user)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
-def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Jobs]:
+def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Explained]:
     """Submit all jobs; end the time of the one that waits for that."""
     script = tmp_path_factory.mktemp("explain") / "explain.sbatch"
     script.touch()
-    folder = cluster.stage(slurm, script)
-    numbers = {name: submit(slurm, folder, *given) for name, given in JOBS.items()}
-    theirs = f"/home/{cluster.SECOND_USER}"
-    numbers["theirs"] = submit(slurm, theirs, "", "srun no-such", user=cluster.SECOND_USER)
-    log = slurm.folder / folder.lstrip("/") / f"slurm-{numbers['timeout']}.out"
+    submitted = Explained(slurm, until, cluster.stage(slurm, script))
+    for name, given in JOBS.items():
+        submitted.submit(name, *given)
+    submitted.submit("theirs", "", "srun no-such", user=cluster.SECOND_USER)
     # A job whose time is over before it has made its step fails: the step is refused.
-    until(lambda: log.exists() and "runs" in log.read_text(encoding="utf-8"))
-    cluster.capture(slurm, ["scontrol", "update", f"JobId={numbers['timeout']}", "EndTime=now"], user=None)
-    yield Jobs(slurm, folder, numbers, until)
+    until(lambda: "runs" in submitted.log("timeout"))
+    end = ["scontrol", "update", f"JobId={submitted.numbers['timeout']}", "EndTime=now"]
+    cluster.capture(slurm, end, user=None)
+    yield submitted
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
 
 
@@ -114,7 +83,7 @@ def test_one_of_two_nodes(jobs):
 
 
 def test_element_of_an_array(jobs):
-    """Of an array, the element that failed is named, whether or not its number was given; the others are well."""
+    """Of an array, the element that failed is named, whether or not its number was given; verify judges the others."""
     number = jobs.ended("array")
     whole, alone, other = (jobs.explain(one) for one in (number, f"{number}_2", f"{number}_1"))
 
@@ -122,8 +91,9 @@ def test_element_of_an_array(jobs):
     assert alone.stdout.startswith(f"Job {number}_2: FAILED 127:0\n"), alone.stdout
     assert "no-such: not found" in whole.stdout
     assert f"{number}_2.err, line " in whole.stdout
-    assert whole.stderr == alone.stderr == ""
+    assert whole.stderr == alone.stderr == other.stderr == ""
     assert other.returncode == Status.NOTHING_FAILED, other.stdout
+    assert f"srunbook verify {number}_1" in other.stdout
 
 
 def test_logs_of_each_task(jobs):
@@ -177,15 +147,6 @@ def test_accounting_that_is_switched_off(jobs):
     )
     assert done.stdout.startswith(f"Job {number}: FAILED\n"), done.stdout
     assert "No module named 'torch'" in done.stdout
-
-
-def test_good_job(jobs):
-    """Of a job without a failure, the command names the one that judges it."""
-    number = jobs.ended("good")
-    done = jobs.explain(number)
-
-    assert (done.returncode, done.stderr) == (Status.NOTHING_FAILED, "")
-    assert f"srunbook verify {number}" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from support.generated_jobs import Capacity, generated
-from support.published import boot
+from support.published import boot, cluster_name
 
-from srunbook import cluster, generate
-from srunbook.cluster import Specification, State
+from srunbook import cluster, generate, sites
+from srunbook.cluster import Specification, State, read_specification
 from srunbook.generate import Layer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,14 @@ sys.stdout.write(json.dumps([sys.argv[1:], {name: os.environ[name] for name in n
 def rendered(**values: Any) -> str:
     """Render the script of a job."""
     return generate.render(generate.specify(Layer("here", values)).specification)
+
+
+def write_profiles(folder: Path, **values: Any) -> None:
+    """Write a script of each size and framework."""
+    for profile in generate.PROFILES:
+        for framework in ("jax", "torchrun", "lightning"):
+            text = rendered(profile=profile, framework=framework, script="train.py", **values)
+            (folder / f"{profile}-{framework}.sbatch").write_text(text, encoding="utf-8")
 
 
 def refused_by_slurm(state: State, folder: Path) -> str:
@@ -131,11 +139,8 @@ def test_slurm_counts_memory_of_an_exclusive_node(site: State, tmp_path: Path) -
 
 
 def test_slurm_takes_profiles_and_examples(site: State, tmp_path: Path) -> None:
-    """Slurm would take every profile and example; tests of the sites try each on a cluster of its own."""
-    for profile in generate.PROFILES:
-        for framework in ("jax", "torchrun", "lightning"):
-            text = rendered(profile=profile, framework=framework, script="train.py")
-            (tmp_path / f"{profile}-{framework}.sbatch").write_text(text, encoding="utf-8")
+    """Slurm would take every profile and example; the tests of known sites below try each on a cluster of its own."""
+    write_profiles(tmp_path)
     for path in CONFIGURATIONS:
         size = {"nodes": THERE.nodes, "cpus_per_node": 32} if path.stem == "svgd" else {}
         job = generate.specify(generate.read_config(path), Layer("here", {"script": "train.py", **size}))
@@ -249,3 +254,47 @@ def test_rendered_script_runs(
 
     assert job.state == "COMPLETED", job.output
     assert proof.shortcomings(script, job) == []
+
+
+NAMES = ["lumi", *(pytest.param(x, marks=pytest.mark.full) for x in sites.names() if x not in ("lumi", "generic"))]
+WHERE = "import os\nprint('rank', os.environ['SLURM_PROCID'], 'of', os.environ['SLURM_NTASKS'])\n"
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def known_site(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config, generation: str
+) -> Iterator[tuple[str, State]]:
+    """Boot the cluster of a site, with as many nodes of each group as the largest profile asks for."""
+    name = cluster_name(pytestconfig, "like", request.param, generation)
+    cluster.down(name)
+    options = {"name": name, "slurm": generation, "nodes": 8}
+    yield request.param, boot(read_specification(None, options, site=request.param))
+    cluster.down(name)
+
+
+def test_a_script_for_a_known_site_runs(known_site: tuple[str, State], tmp_path: Path) -> None:
+    """A script that `generate` makes for a site gets its nodes and GPUs there, and each rank runs."""
+    name, state = known_site
+    (tmp_path / "show.py").write_text(WHERE, encoding="utf-8")
+    script = tmp_path / "site.sbatch"
+    size = {"nodes": 2, "time_limit": "00:05:00", "virtual_environment": "~/jax-env"}
+    script.write_text(rendered(cluster=name, framework="jax", script="show.py", **size), encoding="utf-8")
+    job = cluster.submit(state, script, options=["--exclusive"])
+    gpus = int(str(sites.read(name)["gpus_per_node"]).rpartition(":")[2])
+    ranks = sorted(int(line.split()[2]) for line in job.output.splitlines() if " of " in line)
+
+    assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
+    assert ranks == list(range(2 * gpus))
+
+
+def test_a_known_site_takes_every_profile(known_site: tuple[str, State], tmp_path: Path) -> None:
+    """On the cluster of a site Slurm would take each size and framework, and nothing longer than the site allows."""
+    name, state = known_site
+    write_profiles(tmp_path, cluster=name)
+
+    assert refused_by_slurm(state, tmp_path) == ""
+    if state.specification.partitions[state.specification.default_partition].max_time != "UNLIMITED":
+        first = min(tmp_path.glob("*.sbatch"))
+        folder = cluster.stage(state, first)
+        longer = cluster.capture(state, ["sbatch", "--test-only", "--time=99-0", first.name], folder=folder)
+        assert "time limit" in longer.stderr.lower()

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.published import stage
+from support.published import stage, submit_all
 
 from srunbook import cluster
 from srunbook.cli._checkout import programs_of
-from srunbook.cluster import FinishedJob, State, faults
+from srunbook.cluster import State, faults
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
@@ -44,47 +44,33 @@ def console(slurm: State, folder: str, command: str) -> tuple[int, str]:
 # The helpers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nodes", [2, pytest.param(4, marks=pytest.mark.full)])
-def test_run_then_verify(slurm: State, folder: str, nodes: int) -> None:
-    """The first helper runs a job on 2 and on 4 nodes and waits for it; the second proves that all is well."""
-    options = "-- --days=7 --max-steps=20"
-    status, said = console(slurm, folder, f"bash run_multinode.sh --nodes {nodes} --epochs 3 --wait {options}")
+def test_page_leads_to_a_verified_job(slurm: State, folder: str) -> None:
+    """What the page says runs a job and waits for it, and proves that all is well, by its number and by its folder."""
+    text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-helper)=")[1]
+    commands = re.findall(r"^```console\n\$ (bash (?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
+    (run,) = (command for command in commands if "--wait" in command)
+    by_number, by_folder = (command for command in commands if command.endswith("17"))
+    status, said = console(slurm, folder, run)
     job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
     here = slurm.folder / folder.lstrip("/")
     results = here / "results" / f"ddp_cpu_{job}"
-    by_number = console(slurm, folder, f"bash verify_multinode.sh {job}")
-    by_folder = console(slurm, folder, f"bash verify_multinode.sh results/ddp_cpu_{job}")
 
     assert status == 0, said
     assert f"next:    bash verify_multinode.sh {job}" in said
+    for command in (by_number, by_folder):
+        proven = console(slurm, folder, command.replace("17", job))
+        assert proven[0] == 0, proven[1]
     summary = (results / "sacct_summary.txt").read_text().splitlines()
     assert summary[0] == "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList|Partition|End"
-    assert summary[1].startswith(f"{job}|{job}|COMPLETED|0:0|{nodes}|")
+    assert summary[1].startswith(f"{job}|{job}|COMPLETED|0:0|2|")
     assert {path.name for path in results.iterdir()} >= {
-        *("metrics.csv", "timings.csv", "sacct_summary.txt", "checkpoint_latest.pth"),
-        *(f"rank_{rank}.log" for rank in range(nodes)),
+        *("metrics.csv", "timings.csv", "sacct_summary.txt", "checkpoint_latest.pth", "EXECUTION_SUMMARY.md"),
+        *("rank_0.log", "rank_1.log"),
     }
     for kind in ("out", "err"):
         assert (here / "results" / f"ddp_cpu_{job}.{kind}").read_bytes() == (
             here / f"ddp_cpu_{job}.{kind}"
         ).read_bytes()
-    assert by_number[0] == 0, by_number[1]
-    assert by_folder[0] == 0, by_folder[1]
-    assert (results / "EXECUTION_SUMMARY.md").is_file()
-
-
-def test_page_alone_leads_there(slurm: State, folder: str) -> None:
-    """Whoever types what the page says, with the number of the job in place of 17, runs and verifies a job."""
-    text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-helper)=")[1]
-    commands = re.findall(r"^```console\n\$ (bash (?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
-    run = next(command for command in commands if "--wait" in command)
-    verify = next(command for command in commands if re.search(r"verify_multinode\.sh 17$", command))
-    status, said = console(slurm, folder, run)
-    job = re.findall(r"^job: +(\d+)$", said, re.MULTILINE)[0]
-    proven = console(slurm, folder, verify.replace("17", job))
-
-    assert status == 0, said
-    assert proven[0] == 0, proven[1]
 
 
 def test_slurm_itself_refuses(slurm: State, folder: str) -> None:
@@ -113,18 +99,6 @@ def test_status_of_the_job_is_that_of_the_helper(slurm: State, folder: str) -> N
 # The entries ---------------------------------------------------------------------------------------------------------
 
 
-def run_both(slurm: State, entry: Path, *extra: Path) -> tuple[FinishedJob, FinishedJob]:
-    """Submit the broken and the fixed script of an entry at once, on the same nodes, and wait for both."""
-    jobs = []
-    for script in (entry / "broken.sbatch", entry / "fixed.sbatch"):
-        command = ["sbatch", "--parsable", "-w", "node1,node2", script.name]
-        submitted = cluster.capture(slurm, command, folder=cluster.stage(slurm, script, extra=extra))
-        assert submitted.returncode == 0, submitted.stderr
-        jobs.append(submitted.stdout.strip())
-    broken, fixed = (cluster.await_job(slurm, job) for job in jobs)
-    return broken, fixed
-
-
 @pytest.fixture
 def loopback(slurm: State) -> Iterator[None]:
     """Two nodes whose own names lead to 127.0.1.1, as Debian's installer writes it into /etc/hosts."""
@@ -146,8 +120,8 @@ def loopback(slurm: State) -> Iterator[None]:
 def test_loopback_host_name(slurm: State, entry: Any) -> None:
     """Nodes whose names lead to 127.0.1.1 do not reach one another by gloo, unless the interface is named."""
     folder = FAILURES / "torch-loopback-hostname"
-    program = folder / "join.py"
-    broken, fixed = run_both(slurm, folder, program)
+    scripts = folder / "broken.sbatch", folder / "fixed.sbatch"
+    broken, fixed = submit_all(slurm, *scripts, extra=[folder / "join.py"], options=["-w", "node1,node2"])
 
     essential = (r"node[12] is known here as 127\.0\.1\.1", r"RuntimeError: Gloo connectFullMesh failed with")
     assert broken.state == "FAILED"
@@ -175,7 +149,8 @@ def test_slow_node_is_named(healed: State, as_user: Any, until: Any, entry: Any)
 def test_completed_without_metrics(slurm: State, entry: Any) -> None:
     """A script without `set -e` is COMPLETED after its training failed; with it, the job has the training's status."""
     folder = FAILURES / "gloo-no-metrics"
-    broken, fixed = run_both(slurm, folder, *PROGRAMS)
+    scripts = folder / "broken.sbatch", folder / "fixed.sbatch"
+    broken, fixed = submit_all(slurm, *scripts, extra=PROGRAMS, options=["-w", "node1,node2"])
 
     assert (broken.state, broken.exit_status) == ("COMPLETED", 0)
     essential = (r"error: cannot write to --results /results/\d+: Permission denied", r"^training finished")
@@ -205,13 +180,3 @@ def test_unknown_partition(slurm: State, entry: Any) -> None:
 
     assert status == 1
     entry(script, "bash broken.sh", said, (r"invalid partition specified: gpu-node",), status)
-
-
-def test_every_script_of_an_entry_has_a_recording() -> None:
-    """Each script of an entry has its recording beside it."""
-    folders = [*FAILURES.glob("gloo-*"), FAILURES / "torch-loopback-hostname"]
-    files = [path for folder in folders for path in folder.iterdir()]
-    scripts = {path.with_suffix("") for path in files if path.suffix in {".sbatch", ".sh"}}
-
-    assert len(scripts) >= 7
-    assert {path.with_name(path.name.split(".")[0]) for path in files if path.suffix == ".json"} == scripts

@@ -1,7 +1,11 @@
-"""A training that hangs on four nodes: dumps of the flight recorder name the rank, and py-spy shows where it is."""
+"""A training that hangs on four nodes: its dumps name the rank, py-spy shows where it is; how one looks into any job.
+
+The commands are those of the pages "A training that hangs" and "Looking into a running job".
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,19 +43,12 @@ MASKS = (
 
 @dataclass
 class Hanging:
-    """The job, while it hangs.
-
-    Args:
-        state: The cluster.
-        folder: Where it was submitted, on the cluster.
-        number: Its number.
-        home: The same folder on this machine.
-    """
+    """The job, while it hangs."""
 
     state: State
-    folder: str
+    folder: str  # where it was submitted, on the cluster
     number: str
-    home: Path
+    home: Path  # the same folder on this machine
 
     @property
     def log(self) -> Path:
@@ -95,9 +92,7 @@ def job(slurm: State, until: Callable[[Callable[[], object]], object]) -> Iterat
 
 def test_log_ends(job, entry):
     """The log says nothing of what is wrong."""
-    log = job.log.read_text()
-
-    rows = job.rows()
+    log, rows = job.log.read_text(), job.rows()
 
     assert "rror" not in log
     assert {row["State"] for row in rows} == {"RUNNING"}
@@ -124,6 +119,19 @@ def test_stacks_show_where_it_is(job, entry):
     entry(STACKS, f"bash {STACKS.name} {job.number}", said, FOUND[STACKS], masks=MASKS)
 
 
+def test_commands_show_a_running_job(job, as_user, until):
+    """Squeue, scontrol, a second step with `--overlap` and sstat show where the job is and what it does."""
+    number = job.number
+    beside = ["srun", f"--jobid={number}", "--overlap", "-N1", "-n1", "-w", "node2"]
+    used = ["sstat", f"--jobs={number}.0", "--noheader", "--parsable2", "--format=JobID,NTasks,MaxRSS"]
+
+    assert f"{number} R" in as_user("squeue", "--me", "--noheader", "--format=%i %t").splitlines()
+    assert f"{number}.0" in as_user("squeue", "--me", "--steps")
+    assert "NodeList=node[1-4]" in as_user("scontrol", "show", "job", number)
+    assert "train.py" in as_user(*beside, "ps", "-ww", "-u", "alice", "-o", "cmd")
+    until(lambda: re.fullmatch(rf"{number}\.0\|4\|[1-9].*\n", as_user(*used)))  # it is sampled now and then
+
+
 def test_dumps_at_a_signal(job, until):
     """A signal asks for dumps at any time, although the ranks wait in C++."""
     for dump in job.dumps():
@@ -131,3 +139,19 @@ def test_dumps_at_a_signal(job, until):
     cluster.capture(job.state, ["scancel", "--signal=USR1", job.number])
 
     until(lambda: len(job.dumps()) == 4)
+
+
+def test_sacct_shows_it_after_its_end(slurm, as_user):
+    """After scancel, sacct shows that the job was cancelled, and by whom."""
+    job = as_user("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep infinity").strip()
+    as_user("scancel", job)
+
+    assert cluster.account(slurm, job)[0]["State"] == "CANCELLED by 20001"
+
+
+def test_salloc_gives_a_shell_that_holds_nodes(as_user):
+    """Inside salloc, srun runs on the allocated nodes at once."""
+    names = as_user("salloc", "-N2", "srun", "hostname").split()
+
+    assert len(set(names)) == 2
+    assert set(names) <= {"node1", "node2", "node3", "node4"}

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
-from srunbook.cluster import ClusterError, SpecificationError, State, _logs, faults
-from srunbook.slurm import _outputs
+from srunbook.cluster import ClusterError, SpecificationError, State, _jobs, faults
+from srunbook.slurm import outputs
 
 ARRAY = """\
 #!/bin/bash
@@ -40,16 +40,15 @@ def array(slurm: State, tmp_path_factory: pytest.TempPathFactory) -> str:
     return cluster.submit(slurm, script).identity
 
 
-@pytest.mark.parametrize("forgotten", [False, True], ids=["known", "forgotten"])
-def test_files_of_any_name(slurm, array, forgotten, monkeypatch):
+def test_files_of_any_name(slurm, array, monkeypatch):
     """Output and errors of each element are shown under their names, also once the controller has forgotten the job."""
-    if forgotten:
-        monkeypatch.setattr(_outputs, "_of_scontrol", lambda _: ())
-        monkeypatch.setattr(_logs, "queue_states", lambda *_: {})
     each = [
         f"==> train-{array}.{n}.out <==\nelement {n}\n==> train-{array}.{n}.err <==\ncomplaint {n}\n" for n in (1, 2)
     ]
 
+    assert shown(slurm, array) == ("".join(each), [])
+    monkeypatch.setattr(outputs, "_of_scontrol", lambda _: ())
+    monkeypatch.setattr(_jobs, "queue_states", lambda *_: {})
     assert shown(slurm, array) == ("".join(each), [])
     assert shown(slurm, f"{array}_2") == (each[1], [])
 

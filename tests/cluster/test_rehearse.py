@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kept_jobs import check_output, keep
-from support.published import cluster_name
+from support.published import cluster_name, submit_all
+from support.recorded_jobs import check_output, entry_check
 
 from srunbook import cluster
 from srunbook.cluster import Specification, State, faults
@@ -43,60 +43,54 @@ def test_rehearsal(pytestconfig: pytest.Config, request: Any, tmp_path: Path, ge
     name = cluster_name(pytestconfig, "rehearse")
     cluster.down(name)
     state = cluster.up(Specification(name=name, slurm=generation, nodes=nodes))
-    jobs = {}
     try:
         faults.drain(state, "node1")
         shutil.copy(STAND_IN, tmp_path / "train.py")
-        for script in (REHEARSE / "broken.sbatch", REHEARSE / "fixed.sbatch"):
-            shutil.copy(script, tmp_path)
-            options = [f"--nodes={nodes - 1}"]
-            jobs[script] = cluster.submit(state, tmp_path / script.name, options=options)
+        scripts = REHEARSE / "broken.sbatch", REHEARSE / "fixed.sbatch"
+        options = [f"--nodes={nodes - 1}"]
+        # One after the other: both together would share out the GPUs of the nodes.
+        jobs = [submit_all(state, script, extra=[tmp_path / "train.py"], options=options)[0] for script in scripts]
     finally:
         cluster.down(name)
 
     ranks = 2 * (nodes - 1)
     figures = {"ranks": ranks, "last": ranks - 1, "nodes": nodes, "used": nodes - 1, "size": 256 // ranks}
-    for (script, job), patterns in zip(jobs.items(), (BROKEN, FIXED), strict=True):
+    for script, job, patterns in zip(scripts, jobs, (BROKEN, FIXED), strict=True):
         essential = [pattern.format(**figures) for pattern in patterns]
-        check_output(script, job, essential)
+        check_output(script, job.output, essential)
         if nodes == 256:
-            keep(request, state, script, job, essential)
-    assert [job.state for job in jobs.values()] == ["FAILED", "COMPLETED"]
+            arguments = script, f"sbatch {script.name}", job.output, essential, job.exit_status, job.rows
+            entry_check(state, request)(*arguments, first=generation, matched=True)
+    assert [job.state for job in jobs] == ["FAILED", "COMPLETED"]
 
 
-ENTRIES = {  # files, whose versions matter, message of the broken script, what the fixed one prints
+ENTRIES = {  # message of the broken script, what the fixed one prints, packages whose versions matter
     "nodes-open-files": (
-        tuple((FAILURES / "nodes-open-files").glob("*")),
-        ("torch",),
         r"Too many open files",
         r"^4 ranks, the sum is 6; rank 0 has \d+ open files$",
+        ["torch"],
     ),
     "nodes-batch-of-zero": (
-        tuple((FAILURES / "nodes-batch-of-zero").glob("*")),
-        ("torch",),
         r"^ValueError: batch_size should be a positive integer value, but got batch_size=0$",
         r"^(3 ranks do not divide the batch: it is 3 now|batch of this rank: 1; of all 3 ranks: 3$)",
+        ["torch"],
     ),
     "nodes-tasks-per-node": (
-        tuple((FAILURES / "nodes-tasks-per-node").glob("*")),
-        (),
         r"^ValueError: invalid literal for int\(\) with base 10: '2\(x3\)'$",
         r"^local rank \d of 2, 6 ranks in all$",
+        [],
     ),
 }
 
 
 @pytest.mark.parametrize("slug", ENTRIES)
-def test_entry(slurm: State, request: Any, slug: str) -> None:
+def test_entry(slurm: State, entry: Any, slug: str) -> None:
     """The broken script of an entry ends with its message, and the fixed one does what it should."""
-    files, libraries, message, good = ENTRIES[slug]
-    extra = [path for path in files if path.suffix == ".py"]
-    broken, fixed = (FAILURES / slug / "broken.sbatch", FAILURES / slug / "fixed.sbatch")
-    failed = cluster.submit(slurm, broken, extra=extra)
-    ended = cluster.submit(slurm, fixed, extra=extra)
+    message, good, libraries = ENTRIES[slug]
+    scripts = FAILURES / slug / "broken.sbatch", FAILURES / slug / "fixed.sbatch"
+    jobs = submit_all(slurm, *scripts, extra=[*(FAILURES / slug).glob("*.py")])
 
-    assert (failed.state, ended.state) == ("FAILED", "COMPLETED"), failed.output + ended.output
-    for script, job, pattern in ((broken, failed, message), (fixed, ended, good)):
-        check_output(script, job, [pattern])
-        if slurm.specification.slurm == "22.05":
-            keep(request, slurm, script, job, [pattern], *libraries)
+    assert [job.state for job in jobs] == ["FAILED", "COMPLETED"], jobs[0].output + jobs[1].output
+    for script, job, pattern in zip(scripts, jobs, (message, good), strict=True):
+        command = f"sbatch {script.name}"
+        entry(script, command, job.output, [pattern], job.exit_status, job.rows, libraries=libraries, matched=True)

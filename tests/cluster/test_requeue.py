@@ -24,6 +24,8 @@ from srunbook.cluster import FinishedJob, State
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.full
+
 COLUMNS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
 
 SPOKEN = re.compile(r"rank \d+/|each step|warning: |epoch \d+: |step \d+: |stopped |resumed ")
@@ -85,7 +87,6 @@ CASES = (
 )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.guide)
 def test_stopped_job_continues_as_published(
     case: Case, slurm: State, proof: Proof, as_user: Callable[..., str], until: Any, request: pytest.FixtureRequest

@@ -14,7 +14,7 @@ from support.drawn_scripts import drawn_scripts
 from srunbook import cluster, script
 from srunbook._files import write_whole
 from srunbook.cluster import State
-from srunbook.script._words import directive_lines
+from srunbook.script.directives import directive_lines
 
 TABLES = Path(script.__file__).with_name("options.json")
 

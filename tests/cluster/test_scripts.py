@@ -29,12 +29,19 @@ TORCH_IMAGE = "torchrun/ddp_container"
 
 LONG = (
     "svgd/medium_scale",
+    "gloo_ddp/scaling_weak",
+    "does_not_fit/fsdp",
+    "does_not_fit/requeue",
     "does_not_fit/sharded_jax",
     "does_not_fit/accelerate",
     "does_not_fit/lightning",
     TORCH_IMAGE,
 )
-"""Scripts that take long on two cores, which devices, compilers, imports or an image share; they run with `--full`."""
+"""Scripts that take long on two cores, which devices, compilers, imports or an image share; they run with `--full`.
+
+Always run: smaller jobs of those of does_not_fit but the JAX one, by test_does_not_fit.py, and scaling_strong, which is
+scaling_weak but for the batch.
+"""
 
 
 def asked_nodes(script: Path) -> int:

@@ -16,7 +16,7 @@ import pytest
 from support.comparing import Mask
 from support.limited_site import MAINTENANCE, SITE, typed
 from support.published import boot, cluster_name
-from support.slurm_entries import entry_check
+from support.recorded_jobs import entry_check
 
 from srunbook import cluster
 from srunbook.cluster import Specification, State

@@ -5,24 +5,18 @@ All jobs are submitted at once and end beside each other; each test waits for it
 
 from __future__ import annotations
 
-import hashlib
 import json
-import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from recording_files import Recording, read_recording, recording_path, write_recording
-from support.comparing import Mask, compare
-from support.published import stage
+from support.comparing import Mask
+from support.published import Jobs, stage
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.slurm import ask_accounting
 from srunbook.verify import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,9 +52,9 @@ JOBS = {
     "failed": ("-N2", "srun --kill-on-bad-exit=1 python3 ranks.py false; exit 3"),
     "step-failed": ("-N2", f"{RUN} false; exit 0"),
     "cancelled": ("-N2", f"{RUN} sleep infinity"),
-    "timeout": ("-N2 --time=1", f"{RUN} sleep 600"),
+    "timeout": ("-N2 --time=60", f"{RUN} sleep infinity"),
     "out-of-memory": ("--mem=100M", f"{RUN} {GREEDY}"),
-    "node-fail": ("-N2 --no-requeue -w node3,node4", f"{RUN} sleep infinity"),
+    "node-fail": ("-N2 --no-requeue --exclude=node1,node2", f"{RUN} sleep infinity"),
     "nothing": ("-N2", "exit 0"),
     "no-lines": ("-N2", "srun true"),
     "held": ("--requeue", "scontrol requeuehold $SLURM_JOB_ID; sleep infinity"),
@@ -73,39 +67,17 @@ JOBS = {
     "components": ("-N1 : -N1 --exclude=node3,node4", "srun --het-group=0,1 python3 ranks.py true"),
     "two-steps": ("-N2", f"srun -n1 -N1 true; {RUN} true; {RUN} true"),
     "same-rank": ("-N2", "srun env SLURM_PROCID=0 python3 ranks.py true"),
-    "no-ranks-in-time": ("-N2 --time=1", "srun sleep 600"),
+    "no-ranks-in-time": ("-N2 --time=60", "srun bash -c 'echo starting; exec sleep infinity'"),
     "one-line": ("-N1", "echo no module named torch; exit 1"),
 }
 """Options of sbatch, and the command of the job."""
 
+ENDED_FROM_OUTSIDE = ("cancelled", "node-fail", "timeout", "no-ranks-in-time")
+"""Jobs that have to have started before."""
 
-@dataclass
-class Jobs:
-    """Jobs on the cluster, by what becomes of them.
 
-    Args:
-        state: The cluster.
-        folder: Where they were submitted.
-        numbers: Their numbers.
-        until: Polls.
-    """
-
-    state: State
-    folder: str
-    numbers: dict[str, str]
-    until: Callable[[Callable[[], object]], object]
-
-    def ended(self, name: str) -> str:
-        """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
-        number = self.numbers[name]
-
-        def over() -> bool:
-            found = ask_accounting(number, lambda command: cluster.capture(self.state, command))
-            parts = [row for row in found.last if not row.step]
-            return bool(parts) and all(row.ended for row in parts)
-
-        self.until(over)
-        return number
+class Verified(Jobs):
+    """Jobs that `srunbook verify` judges."""
 
     def verify(self, *arguments: str, folder: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command as the user, on the login node."""
@@ -114,33 +86,31 @@ class Jobs:
 
 
 @pytest.fixture(scope="module")
-def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Jobs]:
+def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path_factory) -> Iterator[Verified]:
     """Submit all jobs; wait until those that are to be ended from outside have started."""
     script = tmp_path_factory.mktemp("verify") / "verify.sbatch"
     script.touch()
     (script.parent / "ranks.py").write_text(RANKS)
-    folder = cluster.stage(slurm, script)
-    numbers = {}
-    for name, (options, command) in JOBS.items():
-        nodes = [] if "-w" in options else ["--exclude=node3,node4"]
-        argv = ["sbatch", "--parsable", *nodes, *options.split(), f"--wrap={command}"]
-        done = cluster.capture(slurm, argv, folder=folder)
-        assert done.returncode == 0, done.stderr
-        numbers[name] = done.stdout.strip()
-    home = slurm.folder / folder.lstrip("/")
-    started = [home / f"slurm-{numbers[name]}.out" for name in ("cancelled", "node-fail")]
-    until(lambda: all(log.exists() and log.read_text().count("start") == 2 for log in started))
-    cluster.capture(slurm, ["scancel", numbers["cancelled"]])
-    yield Jobs(slurm, folder, numbers, until)
+    submitted = Verified(slurm, until, cluster.stage(slurm, script), steps_end=False)
+    for name, given in JOBS.items():
+        submitted.submit(name, *given, "--exclude=node3,node4")
+    until(lambda: all(submitted.log(name).count("start") == 2 for name in ENDED_FROM_OUTSIDE))
+    cluster.capture(slurm, ["scancel", submitted.numbers["cancelled"]])
+    for name in ("timeout", "no-ranks-in-time"):
+        end = ["scontrol", "update", f"JobId={submitted.numbers[name]}", "EndTime=now"]
+        cluster.capture(slurm, end, user=None)
+    yield submitted
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
     cluster.faults.heal(slurm)
     until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})
 
 
 @pytest.fixture(scope="module")
-def dead(jobs: Jobs) -> None:
-    """Kill the node of one of them; Slurm notices while other tests run."""
+def dead(jobs: Verified) -> None:
+    """Kill the node of one of them, and say so as its administrator does: Slurm itself takes a minute to notice."""
     cluster.faults.kill_node(jobs.state, "node4")
+    down = ["scontrol", "update", "NodeName=node4", "State=DOWN", "Reason=dead"]
+    assert cluster.capture(jobs.state, down, user=None).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["running", "held", "pending"])
@@ -157,16 +127,16 @@ def test_a_job_that_has_not_ended(jobs, until, name):
 def test_a_job_of_the_torchrun_guide(jobs):
     """The published script of another guide is verified by its job's number, where it was submitted."""
     folder = stage(jobs.state, TORCHRUN)
-    job = cluster.submit(jobs.state, TORCHRUN, ["--epochs", "1"], folder=folder)
+    job = cluster.submit(jobs.state, TORCHRUN, ["--epochs", "1"], options=["--gpus-per-node=1"], folder=folder)
     done = jobs.verify("--json", "--backend", "gloo", job.identity, folder=folder)
     report = json.loads(done.stdout)
 
     assert done.returncode == report["status"] == 0, done.stdout
-    assert "4 ranks in slurm-" in next(check["evidence"] for check in report["checks"] if check["name"] == "rank lines")
+    assert "2 ranks in slurm-" in next(check["evidence"] for check in report["checks"] if check["name"] == "rank lines")
 
 
 @pytest.fixture(scope="module")
-def gloo(jobs: Jobs) -> tuple[str, str]:
+def gloo(jobs: Verified) -> tuple[str, str]:
     """Run a job of the gloo guide to its end; return its number, and the folder where it was submitted."""
     folder = stage(jobs.state, GLOO, extra=[SCRIPT])
     size = ["--epochs=3", "--days=7", "--max-steps=20"]
@@ -174,34 +144,17 @@ def gloo(jobs: Jobs) -> tuple[str, str]:
     return job.identity, folder
 
 
-def test_a_job_of_the_gloo_guide(jobs, gloo, request):
+def test_a_job_of_the_gloo_guide(jobs, gloo, entry):
     """Every check passes for a job of the gloo guide, its folder gets two summaries, and the page shows this."""
     job, folder = gloo
     done = cluster.capture(jobs.state, ["bash", SCRIPT.name, job], folder=folder)
     results = jobs.state.folder / folder.lstrip("/") / "results" / f"ddp_cpu_{job}"
-    lines = tuple(line.rstrip() for line in done.stdout.splitlines())
 
     assert done.returncode == 0, done.stdout
-    assert lines[-1] == "passed: every check passed (status 0)"
+    assert done.stdout.endswith("\npassed: every check passed (status 0)\n")
     assert f"{job}.0|{job}.0|COMPLETED|0:0|2|2|" in (results / "sacct_summary.txt").read_text()
     assert "| parameters | passed | " in (results / "EXECUTION_SUMMARY.md").read_text()
-
-    sha256 = hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
-    if request.config.getoption("--record"):
-        recording = Recording(
-            command=f"bash {SCRIPT.name} {job}",
-            where="process",
-            date=datetime.now(UTC).date().isoformat(),
-            source_sha256=sha256,
-            output=lines,
-            versions={"slurm": jobs.state.root["slurm"], "python": platform.python_version()},
-        )
-        write_recording(recording_path(SCRIPT), recording)
-    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
-    recording = read_recording(recording_path(SCRIPT))
-    assert recording.source_sha256 == sha256, again
-    difference = compare(recording.output, lines, MASKS)
-    assert not difference, f"{difference}\n{again}"
+    entry(SCRIPT, f"bash {SCRIPT.name} {job}", done.stdout, ["."], masks=MASKS)
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ ENVIRONMENT = {"jax-multinode": "jax-env", "svgd": "jax-env"}
 
 LEFT_OUT = {
     r"\bnvidia-smi\b|--constraint=gpu-bw": "the nodes have no GPUs",
-    r"\bpip install\b|^curl |^apptainer build": "nothing can be fetched",
-    r"\bnc -vz\b": "the nodes have no netcat",
+    r"\bpip install\b|^curl |^apptainer |--dataset mnist": "nothing can be fetched",
+    r"\bnc\b": "the nodes have no netcat",
     r"-m venv": "the site has made this environment already",
     r"--nodes=8|--gpus-per-node=8|--mem=500000|large_scale|multinode_advanced": "the cluster is smaller",
-    r"singularity|module load|G4N|allreduce\.sbatch": "only the newest generation has Apptainer",
+    r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
     r"--epochs 1000": "this would train for a day",
 }
 """Commands that cannot run here, and why."""

@@ -100,6 +100,7 @@ def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted,
         assert trial.parameters() != undisturbed(2).parameters()
 
 
+@pytest.mark.short_fault
 def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
     """Row 11: a save on a full disk fails with a clear message, and the checkpoint before is whole."""
     fault, folder = "wait:0:5:data", "/scratch/full"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from srunbook import cluster
 from srunbook.cluster import faults
 
@@ -35,7 +33,6 @@ def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
     assert trial.await_end().state != "COMPLETED"
 
 
-@pytest.mark.short_fault
 def test_a_dead_node_costs_one_restart(healed, submit, until):
     """A job whose node dies is requeued once, goes on after its newest checkpoint on the node that is back, and ends.
 

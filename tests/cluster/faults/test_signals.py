@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from srunbook.cluster import faults
 
 GRACE = 600
@@ -49,6 +51,7 @@ def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_resta
         assert trial.parameters() == undisturbed(2).parameters()
 
 
+@pytest.mark.short_fault
 def test_two_signals_make_one_checkpoint(healed, submit, outcomes):
     """Row 12: a second SIGTERM during the save that the first one asked for changes nothing."""
     first, second = "signal:0:8:data", "signal:0:8:save"
