@@ -35,17 +35,14 @@ def go(page, site, names):
 
 
 def test_code_uses_the_room_beside_it(open_page, site, page_names, pytestconfig):
-    """In a window of 1400 pixels no line of code of up to 115 characters is cut."""
+    """In a window of 1400 pixels no line of code of up to 115 characters is cut, and paragraphs stay narrow."""
     page = open_page("index.html", width=1400)
     names = page_names if pytestconfig.getoption("--full") else PAGES
     cut = [f"{name}: {box}" for name in go(page, site, names) for box in page.evaluate(CUT) if box["longest"] <= 115]
 
     assert cut == []
 
-
-def test_prose_stays_narrow(open_page):
-    """Beside wide code, paragraphs keep a width that reads well."""
-    page = open_page("guides/torchrun/convert.html", width=1400)
+    page.goto(f"{site}guides/torchrun/convert.html")
     widths = page.evaluate("[...document.querySelectorAll('article section > p')].map(p => p.clientWidth)")
     code = page.evaluate("Math.max(...[...document.querySelectorAll('article pre')].map(pre => pre.clientWidth))")
 
@@ -71,8 +68,8 @@ def test_chapters_are_not_too_long(open_page, site, page_names, pytestconfig):
     assert {name: height for name, height in heights.items() if height > TALLEST} == {}
 
 
-def test_directives_are_no_comments(open_page):
-    """A line `#SBATCH` has other colours than a comment."""
+def test_code_of_scripts(open_page):
+    """A line `#SBATCH` has other colours than a comment; a copy button that the keyboard reaches can be seen."""
     page = open_page("guides/torchrun/several-nodes.html")
     colours = """kind => [...document.querySelectorAll(".highlight-sbatch " + kind)]
         .map(part => [part.textContent, getComputedStyle(part).color])"""
@@ -84,10 +81,6 @@ def test_directives_are_no_comments(open_page):
     assert not [text for text, _ in comments if text.startswith("#SBATCH")]
     assert not {colour for _, colour in comments} & {colour for _, colour in directives}
 
-
-def test_copy_button_has_focus_in_sight(open_page):
-    """A copy button that the keyboard reaches can be seen."""
-    page = open_page("guides/torchrun/several-nodes.html")
     button = page.locator("article button.copybtn").first
     page.keyboard.press("Tab")
     button.focus()
@@ -96,15 +89,12 @@ def test_copy_button_has_focus_in_sight(open_page):
     assert button.evaluate("button => button.matches(':focus-visible')")
 
 
-def test_copy_button_for_fingers(browser, site):
+def test_copy_button_for_fingers(open_page):
     """On a screen that is touched, copy buttons can be seen without a touch."""
-    context = browser.new_context(viewport={"width": 360, "height": 800}, has_touch=True, is_mobile=True)
-    page = context.new_page()
-    page.goto(site + "guides/torchrun/several-nodes.html")
+    page = open_page("guides/torchrun/several-nodes.html", width=360, has_touch=True, is_mobile=True)
     seen = page.evaluate(
         "[...document.querySelectorAll('article button.copybtn')].map(button => getComputedStyle(button).opacity)"
     )
-    context.close()
 
     assert seen
     assert set(seen) == {"1"}
@@ -138,14 +128,6 @@ def test_figures_are_to_the_right(open_page):
     details = page.locator("details.measured-details").first
     details.locator("summary").click()
     assert details.locator(".measured-source").is_visible()
-
-
-def test_section_on_scaling_opens_with_a_plot(open_page):
-    """The first screen of the section about scaling shows its plot."""
-    page = open_page("performance/index.html")
-    plot = page.locator("article img.measured-plot.only-light")
-
-    assert plot.bounding_box()["y"] < 400
 
 
 def test_gallery_is_drawn_in_lines(open_page, site):

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
-from support.site_search import ROOT
-
 LINE = "[rank5]: The server socket has failed to bind to 0.0.0.0:12211 (errno: 98 - Address already in use)."
 ENTRY = "troubleshooting/torch-port-in-use.html"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 
 
 def results(page):
@@ -35,24 +30,22 @@ def chosen(page):
     return page.locator(f"#{name}") if name else None
 
 
-def test_index_loads_when_somebody_searches(open_page):
-    """A page loads the search with the first click into the box, and not before."""
+def test_keys_in_the_box(open_page):
+    """The first click loads the search; arrow keys choose among results, Escape closes the list, Enter opens one."""
     page = open_page("guides/torchrun/several-nodes.html")
     page.wait_for_load_state("networkidle")
     loaded = (
         "performance.getEntriesByType('resource').filter(entry => /search-index|minisearch/.test(entry.name)).length"
     )
     before = page.evaluate(loaded)
-    type_in_box(page, "rendezvous")
-
-    assert before == 0
-    assert page.evaluate(loaded) == 2
-
-
-def test_arrow_keys_and_enter(open_page):
-    """Arrow keys choose among the results and come back to the box; Enter opens the chosen one."""
-    page = open_page("guides/torchrun/several-nodes.html")
     box = type_in_box(page, "rendezvous")
+    assert (before, page.evaluate(loaded)) == (0, 2)
+
+    box.press("Escape")
+    assert page.locator("#search-list").is_hidden()
+    assert box.get_attribute("aria-expanded") == "false"
+    box.press_sequentially(" timeout")
+    page.wait_for_selector("#search-list a.search-all[href$='timeout']")
     options = page.locator("#search-list a")
     last = options.count() - 1
     box.press("ArrowUp")
@@ -63,21 +56,6 @@ def test_arrow_keys_and_enter(open_page):
     assert chosen(page).get_attribute("aria-selected") == "true"
     wanted = chosen(page).get_attribute("href")
     box.press("Enter")
-    page.wait_for_url(wanted)
-
-
-def test_escape_and_a_click(open_page):
-    """Escape closes the list; a click on a result opens its page."""
-    page = open_page("index.html")
-    box = type_in_box(page, "rendezvous")
-    box.press("Escape")
-    assert page.locator("#search-list").is_hidden()
-    assert box.get_attribute("aria-expanded") == "false"
-    box.press_sequentially(" timeout")
-    page.wait_for_selector("#search-list a.search-all[href$='timeout']")
-    option = page.locator("#search-list a.search-option").first
-    wanted = option.get_attribute("href")
-    option.click()
     page.wait_for_url(wanted)
 
 
@@ -101,9 +79,11 @@ def test_pasted_line(open_page):
 
 
 def test_results_by_section(open_page, site):
-    """The page of results has sections with their page, an excerpt with the words marked, and keys that lead along."""
-    page = open_page(f"search.html?q={quote('how often should I save a checkpoint')}")
+    """The page of results has sections with their page and marked words; keys lead along; markup stays text."""
+    page = open_page(f"search.html?q={quote('save a checkpoint <img src=x onerror=document.title=1>')}")
     links = results(page)
+    assert page.locator("article img[src='x']").count() == 0
+    assert page.locator("#search-query").input_value().endswith("=1>")
     assert any("#" in link for link in links[:5])
     assert page.locator(".search-trail").first.inner_text()
     assert page.locator(".search-excerpt mark").count() > 3
@@ -122,7 +102,7 @@ def test_results_by_section(open_page, site):
 
 
 def test_nothing_found(open_page, site):
-    """Words that no page has lead to at least three suggestions, in the list and on the page of results."""
+    """Words that no page has lead to suggestions, in the list and on the page of results."""
     page = open_page("search.html?q=xyzzyq+plughonk")
     links = results(page)
     assert len(links) >= 3
@@ -132,46 +112,23 @@ def test_nothing_found(open_page, site):
     assert page.locator("#search-list a.search-option").count() >= 3
 
 
-def test_text_stays_text(open_page):
-    """Markup in a query is shown, and does not become part of the page."""
-    page = open_page(f"search.html?q={quote('checkpoint <img src=x onerror=document.title=1>')}")
-    results(page)
-    assert page.locator("article img[src='x']").count() == 0
-    assert page.locator("#search-query").input_value().endswith("=1>")
-
-
-def test_from_a_disk(browser):
+def test_from_a_disk(open_page):
     """A site that somebody opens from a folder has a search, too."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto((ROOT / "build" / "site" / "search.html").as_uri() + "?q=" + quote(LINE))
-    links = results(page)
-    context.close()
+    page = open_page(f"search.html?q={quote(LINE)}", disk=True)
 
-    assert re.fullmatch(rf"file://.*/build/site/{ENTRY}", links[0])
+    assert re.fullmatch(rf"file://.*/build/site/{ENTRY}", results(page)[0])
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [
-        ("light", 1280),
-        ("dark", 360),
-        pytest.param("light", 360, marks=pytest.mark.full),
-        pytest.param("dark", 1280, marks=pytest.mark.full),
-    ],
-)
-def test_accessibility_of_results(open_page, width, scheme):
+def test_accessibility_of_results(open_page, look, complaints):
     """The page of results and the open list fit the window, and axe finds nothing to complain about."""
-    page = open_page(f"search.html?q={quote(LINE)}", width=width, scheme=scheme)
+    page = open_page(f"search.html?q={quote(LINE)}", **look)
     results(page)
-    if width < 500:
+    if look["width"] < 500:
         page.locator("label.nav-overlay-icon, .mobile-header label[for=__navigation]").first.click()
         page.wait_for_timeout(400)  # the drawer slides in
     type_in_box(page, "checkpoint")
     list_box = page.locator("#search-list").bounding_box()
-    found = Axe().run(page, options=RULES).response["violations"]
 
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert complaints(page) == []
     assert list_box["x"] >= 0
-    assert list_box["x"] + list_box["width"] <= width
+    assert list_box["x"] + list_box["width"] <= look["width"]

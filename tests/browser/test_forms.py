@@ -1,4 +1,4 @@
-"""The page on which a job script appears as its reader chooses."""
+"""The forms of the site: a job script that appears as its reader chooses, and the memory of a model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 
 from srunbook.cli import main
@@ -17,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = "start/get-your-script.html"
 START = "srunbook generate --profile medium --framework torchrun --script train.py --set platform=gpu"
 START += " --set gpus_per_node=4"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "resultTypes": ["violations"]}
 
 
 def printed(command):
@@ -53,10 +50,16 @@ def problem(page, key):
 
 
 def test_script_follows_choices(open_page):
-    """The script is what the shown command prints: at first, and after each of several choices."""
+    """The script is what the shown command prints, after each choice; directives have reasons, which a click hides."""
     page = open_page(PAGE)
     assert command(page) == START
     assert script(page) == printed(START)[0]
+    directives = page.locator(".builder-line:has(.directive)")
+    assert directives.count() > 8
+    assert directives.locator(".reason").count() == directives.count()
+    assert page.get_by_text("what squeue shows").is_visible()
+    page.get_by_label("Reasons").uncheck()
+    assert not page.get_by_text("what squeue shows").is_visible()
 
     page.locator("summary", has_text="More").click()
     for changes in (
@@ -84,18 +87,6 @@ def test_script_follows_choices(open_page):
     assert all(word in script(page) for word in ("--mem=60G", "my-env", "gpu,long", "--no-requeue", "--epochs"))
 
 
-def test_each_line_has_its_reason(open_page):
-    """A reason stands above each directive; one click hides all of them."""
-    page = open_page(PAGE)
-    directives = page.locator(".builder-line:has(.directive)")
-
-    assert directives.count() > 8
-    assert directives.locator(".reason").count() == directives.count()
-    assert page.get_by_text("what squeue shows").is_visible()
-    page.get_by_label("Reasons").uncheck()
-    assert not page.get_by_text("what squeue shows").is_visible()
-
-
 def test_warning_about_open_files(open_page):
     """The page warns of too many open files in the command's words, and no longer once the advice is taken."""
     page = open_page(PAGE)
@@ -112,7 +103,7 @@ def test_warning_about_open_files(open_page):
 
 
 def test_copy_and_download(open_page):
-    """Copy and download give the script, and the other button copies the command."""
+    """Copy and download give the script, another button the command; another profile keeps what was changed."""
     page = open_page(PAGE)
     choose(page, nodes="3")
     text = printed(command(page))[0]
@@ -127,15 +118,18 @@ def test_copy_and_download(open_page):
     page.get_by_role("button", name="Copy the command").click()
     page.wait_for_function("text => navigator.clipboard.readText().then(found => found === text)", arg=command(page))
 
+    choose(page, environment="conda_environment", profile="production")
+    assert [page.locator(f"#builder-{key}").input_value() for key in ("nodes", "cpus_per_node")] == ["3", "32"]
+    assert page.locator("#builder-environment").input_value() == "conda_environment"
+    choose(page, environment="")
+    assert "--set nodes=3" in command(page)
+    assert "cpus_per_node" not in command(page)
+
 
 WRONG = [
     ("partition", 'gpu"; touch owned', "without blanks, quotes", 'partition: "compute"'),
-    ("nodes", "two", "Number of nodes, 1 to 10000", "nodes: 4"),
-    ("time_limit", "2 hours", "hours:minutes:seconds", 'time_limit: "02:00:00"'),
     ("script", "", "no program is named", "script: train.py"),
-    ("arguments", "--name 'my run", "is not closed", "--name 'my run'"),
     ("container_image", "", "Apptainer image", 'container_image: "$JAX_IMAGE"'),
-    ("env_vars", "OMP", "Write NAME=VALUE", "OMP_NUM_THREADS=8"),
     ("env_vars", "PATH=/tmp", "replaces all of it", "PATH"),
     ("processes_per_node", "3", "cannot share 16 CPUs evenly", "cpus_per_node: 15"),
 ]
@@ -158,31 +152,6 @@ def test_value_that_is_not_allowed(open_page):
         choose(page, **{key: right})
         assert page.locator("[aria-invalid]").count() == 0
         assert disabled.count() == 0
-
-
-def test_profile_keeps_what_was_changed(open_page):
-    """Another profile changes the fields that it gave, and no field that the reader changed."""
-    page = open_page(PAGE)
-    choose(page, nodes="3", environment="conda_environment", profile="production")
-
-    assert [page.locator(f"#builder-{key}").input_value() for key in ("nodes", "cpus_per_node")] == ["3", "32"]
-    assert page.locator("#builder-environment").input_value() == "conda_environment"
-    choose(page, environment="")
-    assert "--set nodes=3" in command(page)
-    assert "cpus_per_node" not in command(page)
-
-
-def test_values_from_elsewhere(open_page):
-    """An event fills in values, such as those of the reader's cluster."""
-    page = open_page(PAGE)
-    page.evaluate(
-        "detail => document.querySelector('.script-builder').dispatchEvent(new CustomEvent('fill', { detail }))",
-        {"partition": "gpu", "conda_environment": "~/c/envs/e", "gpus_per_node": "h100:4", "env_vars": {"A": "b"}},
-    )
-
-    assert page.locator("#builder-environment").input_value() == "conda_environment"
-    assert script(page) == printed(command(page))[0]
-    assert all(f"{word}\n" in script(page) for word in ("--partition=gpu", "--gres=gpu:h100:4", "export A=b"))
 
 
 def test_begins_with_the_panel(open_page):
@@ -228,27 +197,13 @@ def test_storage_that_is_forbidden_or_broken(open_page):
     assert script(page) == printed(command(page))[0]
 
 
-def test_from_a_disk(browser):
-    """A site that somebody opens from a folder shows the plain script, and says what the form needs."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto((ROOT / "build" / "site" / PAGE).as_uri())
-    note, shown = page.locator(".from-disk").inner_text(), page.locator(".script-builder pre").all_text_contents()
-    context.close()
+def test_plain_page(open_page):
+    """From a folder, or without JavaScript, the page shows a command and the script that it prints."""
+    from_disk, plain = open_page(PAGE, disk=True), open_page(PAGE, java_script_enabled=False)
 
-    assert "python3 -m http.server" in note
-    assert shown == [f"$ {START}\n", printed(START)[0]]
-
-
-def test_without_javascript(browser, site):
-    """Without JavaScript the page shows a command and the script that it prints."""
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(site + PAGE)
-    shown = page.locator(".script-builder pre").all_text_contents()
-    context.close()
-
-    assert shown == [f"$ {START}\n", printed(START)[0]]
+    assert "python3 -m http.server" in from_disk.locator(".from-disk").inner_text()
+    for page in (from_disk, plain):
+        assert page.locator(".script-builder pre").all_text_contents() == [f"$ {START}\n", printed(START)[0]]
 
 
 def test_loaded_on_its_page_only(open_page, site):
@@ -264,23 +219,42 @@ def test_loaded_on_its_page_only(open_page, site):
     assert not [name for name in loaded("start/first-run.html") if name.startswith(("builder", "job-"))]
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (1400, "light"),
-        (360, "dark"),
-        pytest.param(1400, "dark", marks=pytest.mark.full),
-        pytest.param(360, "light", marks=pytest.mark.full),
-    ],
-)
-def test_accessibility(open_page, width, scheme):
+def test_accessibility(open_page, look, complaints):
     """Axe finds nothing to complain about, with a warning, an error and all groups open; no window is too narrow."""
-    page = open_page(PAGE, width=width, scheme=scheme)
+    page = open_page(PAGE, **look)
     form, output = page.locator(".builder-form").bounding_box(), page.locator(".builder-output").bounding_box()
-    assert (output["x"] >= form["x"] + form["width"]) if width > 1000 else (output["y"] >= form["y"] + form["height"])
+    if look["width"] > 1000:
+        assert output["x"] >= form["x"] + form["width"]
+    else:
+        assert output["y"] >= form["y"] + form["height"]
     page.evaluate("document.querySelector('.builder-form details').open = true")
     choose(page, framework="jax", platform="cpu", environment="container_image", container_image="a.sif", qos="a b")
 
-    found = Axe().run(page, options=RULES).response["violations"]
-    assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert complaints(page) == []
+
+
+MEMORY = "guides/does-not-fit/index.html"
+
+
+def cells(page):
+    """Return the figures that the form shows."""
+    return page.locator(".memory-answer td").all_text_contents()
+
+
+def test_memory_form(open_page, complaints):
+    """The form about memory begins with the recorded command, answers each change, and says what is wrong."""
+    plain = open_page(MEMORY, java_script_enabled=False).locator(".memory-calculator pre").all_text_contents()
+    assert all(word in "\n".join(plain) for word in ("srunbook memory 7B --gpus 16", "112.00"))
+    page = open_page(MEMORY)
+    assert cells(page) == ["28.00", "28.00", "56.00", "112.00", "1.75", "1.75", "3.50", "7.00"]
+    assert page.locator(".memory-answer code").text_content() == "srunbook memory 7B --gpus 16"
+
+    page.locator("#memory-sharing").fill("8")
+    page.locator("#memory-precision").select_option("bf16")
+    assert cells(page)[-1] == "7.00"
+    assert page.locator(".memory-answer code").text_content().endswith("--gpus 16 --sharing 8 --precision bf16")
+
+    page.locator("#memory-sharing").fill("5")
+    assert page.locator(".memory-problem").text_content() == "16 GPUs do not divide into groups of 5: choose a divisor"
+    assert page.locator("#memory-sharing").get_attribute("aria-invalid") == "true"
+    assert complaints(page) == []
