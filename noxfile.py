@@ -43,7 +43,7 @@ nox.options.error_on_external_run = False
 
 EXTRAS = "accelerate,jax,lightning,transformers"
 GROUPS = ["docs", "tests", "browser", "lint"]
-SCRIPTS = [".ci/run", "scripts/**/*.sh", "slurm/**/*.sbatch", "examples/**/*.sbatch", "examples/**/*.sh"]
+SCRIPTS = [".ci/run", "scripts/**/*.sh", "src/**/*.sh", "slurm/**/*.sbatch", "examples/**/*.sbatch", "examples/**/*.sh"]
 SCHEMAS = {
     "vendor.citation-file-format": "CITATION.cff",
     "vendor.github-workflows": ".github/workflows/*.yml",
@@ -114,7 +114,7 @@ def docs(session: nox.Session) -> None:
         python(session, "-m", "sphinx_autobuild", *watched, *ignored, *others, *options)
         return
     report = SITE.with_name("site-included.json")
-    failed = SITE.with_name("failed-example.txt")  # gallery_guard writes it
+    failed = SITE.with_name("failed-example.txt")  # docs/_ext/gallery.py writes it
     for left in (report, failed):
         left.unlink(missing_ok=True)
     sphinx = ["-m", "sphinx", "-j1", *session.posargs, *options]
@@ -141,7 +141,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run unit tests, doctests, properties, every example in the simulation (`-- --full`: every layout)."""
+    """Run unit tests, doctests, properties, every example in the simulation (`-- --full`: the longer forms)."""
     environment(session)
     places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
     pytest(session, *places, workers=2, only="not built")
@@ -199,23 +199,16 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure what the figures show: all of bench/, or what is named (`-- import_time`). Needs a quiet machine."""
+    """Measure what the figures show: all of bench/, or what is named (`-- simulate_start`). Needs a quiet machine."""
     environment(session)
     measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
-    # Two are made of reports that other sessions left, one needs Lighthouse from npm, and three an NVIDIA GPU.
-    for other in ("test_costs", "full_runs", "lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
+    # One is made of reports that other sessions left, one needs Lighthouse from npm, and three an NVIDIA GPU.
+    for other in ("test_costs", "lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
         measured.remove(other)  # so only when it is named
     for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
         program = ROOT / "bench" / f"{name}.py"
         options = ["--peers", str(peers(session))] if "--peers" in program.read_text(encoding="utf-8") else []
         python(session, str(program), *options)
-
-
-@nox.session(default=False)
-def mutants(session: nox.Session) -> None:
-    """Seed the faults of tests/mutants/faults.toml, one at a time; see which the tests catch. Takes half an hour."""
-    environment(session)
-    python(session, "tests/mutants/run.py", *session.posargs)
 
 
 def peers(session: nox.Session) -> Path:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from support import hypothesis_profiles
-from support.elbow_room import elbow_room
+from hypothesis import settings
 from support.patience import PATIENCE
 from support.published import boot, cluster_name
 from support.reader import Reader
@@ -37,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark `full` known; let programs that tests start hear signals, also where these run under nohup."""
     config.addinivalue_line("markers", "full: a repetition, a further layout or size; only `--full` runs it")
-    hypothesis_profiles.load(full=config.getoption("--full"))
+    settings.register_profile("chosen", max_examples=100 if config.getoption("--full") else 20, deadline=None)
+    settings.load_profile("chosen")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -61,6 +63,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         run = re.match(r"t(\d+)-", name)
         if run and not Path(f"/proc/{run[1]}").exists():
             cluster.down(name)
+
+
+@contextmanager
+def elbow_room(folder: Path, *, alone: bool) -> Iterator[None]:
+    """Wait until a test may run, beside others or alone; all workers of this test run share the folder."""
+    with (folder / "door").open("w") as door, (folder / "room").open("w") as room:
+        fcntl.flock(door, fcntl.LOCK_EX)  # who waits to be alone keeps the door shut, so that nobody overtakes
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

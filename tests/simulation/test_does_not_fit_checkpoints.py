@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,8 +11,9 @@ from pathlib import Path
 import pytest
 from support import forked
 from support.accidents import signal_at_import
-from support.continued import LAYOUTS, SAVED, Layout, read, write
+from support.continued import SAVED, read, write
 from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, Training, difference, train
+from support.programs import stand_ins
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "does_not_fit"
@@ -41,29 +40,11 @@ def one(ranks: forked.Forked) -> Training:
 
 # Other layouts --------------------------------------------------------------------------------------------------------
 
-SHORT: tuple[Layout, Layout] = (("fsdp.py", 1, 3), ("tensor_parallel.py", 1, 2))
-PAIRS = [SHORT, *(pytest.param(*pair, marks=FULL) for pair in itertools.product(LAYOUTS.values(), repeat=2))]
 
-
-@pytest.fixture(scope="module")
-def written(ranks: forked.Forked, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Layout], Path]:
-    """Return a folder with a checkpoint that a layout has written."""
-
-    @functools.cache
-    def folder_of(layout: Layout) -> Path:
-        folder = tmp_path_factory.mktemp("written")
-        write(ranks, layout, folder)
-        return folder
-
-    return folder_of
-
-
-@pytest.mark.parametrize(("writer", "reader"), PAIRS)
-def test_another_layout_continues(
-    writer: Layout, reader: Layout, written: Callable[[Layout], Path], one: Training, ranks: forked.Forked
-) -> None:
-    """In float64, the steps after a checkpoint are those of one process without a break."""
-    found = read(ranks, reader, written(writer), one)
+def test_another_layout_continues(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+    """In float64, the steps after a checkpoint are those of one process; bench/does_not_fit_checkpoints.py has all."""
+    write(ranks, ("fsdp.py", 1, 3), tmp_path)
+    found = read(ranks, ("tensor_parallel.py", 1, 2), tmp_path, one)
 
     assert "resumed after step 10" in found.text
     assert difference(found, one).within(EXACT, EXACT)
@@ -124,26 +105,23 @@ def test_only_two_checkpoints_are_kept(ranks: forked.Forked, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000015", "000020"]
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(10, marks=FULL)])
-def test_requeue_stops_at_a_signal(step: int, one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
+def test_requeue_stops_at_a_signal(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
     """A signal to one rank stops all after the same step, saved and requeued once; the next start continues there."""
     folder = tmp_path / "checkpoints"
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/requeued\n', encoding="utf-8")
-    scontrol.chmod(0o755)
-    environ = {"SLURM_JOB_ID": "17", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    commands = stand_ins(tmp_path, scontrol=f'echo "$@" >>{tmp_path}/requeued')
+    environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
     update = "        optimizer.step()\n"
     signalled = {
-        update: f"{update}        if (step, rank) == ({step}, 1):\n            signal.raise_signal(signal.SIGUSR1)\n"
+        update: f"{update}        if (step, rank) == (7, 1):\n            signal.raise_signal(signal.SIGUSR1)\n"
     }
     stopped = start(ranks, "requeue.py", 2, folder, signalled, environ)
     found = start(ranks, "requeue.py", 4, folder, environ=environ)
 
     assert stopped.statuses == [0, 0], stopped.text
-    assert stopped.text.count(f"stopped after step {step}\n") == 1
-    assert len(stopped.losses) == step
+    assert stopped.text.count("stopped after step 7\n") == 1
+    assert len(stopped.losses) == 7
     assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
-    assert difference(after(one, found, step), one).within(EXACT, EXACT)
+    assert difference(after(one, found, 7), one).within(EXACT, EXACT)
 
 
 def test_signal_before_torch_is_there(ranks: forked.Forked, tmp_path: Path) -> None:
@@ -206,11 +184,7 @@ def mix(folder: Path) -> None:
 
 REFUSED: dict[str, Callable[[Path], None]] = {
     "a file is cut short": cut,
-    "a file is missing": lambda folder: largest(folder).unlink(),
     ".metadata is missing": lambda folder: (folder / ".metadata").unlink(),
-    ".metadata is cut short": lambda folder: (folder / ".metadata").write_bytes(
-        (folder / ".metadata").read_bytes()[:1000]
-    ),
 }
 UNNOTICED = {"bytes are changed": change, "files of two saves": mix}
 
@@ -229,7 +203,7 @@ def error_of(found: Training) -> str:
     return line
 
 
-@pytest.mark.parametrize("what", [next(iter(REFUSED)), *(pytest.param(name, marks=FULL) for name in [*REFUSED][1:])])
+@pytest.mark.parametrize("what", REFUSED)
 def test_damage_is_refused(what: str, saved: Path, ranks: forked.Forked, tmp_path: Path) -> None:
     """A checkpoint that is not whole ends all ranks with one line that names it."""
     folder = damaged(saved, tmp_path / "checkpoints", REFUSED[what])
@@ -239,7 +213,8 @@ def test_damage_is_refused(what: str, saved: Path, ranks: forked.Forked, tmp_pat
     assert error_of(found).startswith(f"error: cannot load {folder / '000010'}: "), found.text
 
 
-@pytest.mark.parametrize("what", [pytest.param(name, marks=FULL) for name in UNNOTICED])
+@FULL
+@pytest.mark.parametrize("what", UNNOTICED)
 def test_damage_that_goes_unnoticed(
     what: str, saved: Path, one: Training, ranks: forked.Forked, tmp_path: Path
 ) -> None:
@@ -294,16 +269,10 @@ def test_damage_under_a_seal(what: str, sealed: Path, one: Training, ranks: fork
     assert sorted(path.name for path in folder.iterdir()) == ["000010", "000020", "damaged-000020"]
 
 
-OTHER = {
-    "another width": {"WIDTH, HEADS, LAYERS = 64, 4, 4": "WIDTH, HEADS, LAYERS = 32, 4, 4"},
-    "more layers": {"WIDTH, HEADS, LAYERS = 64, 4, 4": "WIDTH, HEADS, LAYERS = 64, 4, 5"},
-}
-
-
-@pytest.mark.parametrize("what", [next(iter(OTHER)), *(pytest.param(name, marks=FULL) for name in [*OTHER][1:])])
-def test_checkpoint_of_another_model(what: str, saved: Path, ranks: forked.Forked) -> None:
-    """A checkpoint with other names or shapes ends all ranks with one line that says which."""
-    found = start(ranks, "resume.py", 2, saved, OTHER[what])
+def test_checkpoint_of_another_model(saved: Path, ranks: forked.Forked) -> None:
+    """A checkpoint with other shapes ends all ranks with one line that says which."""
+    narrower = {"WIDTH, HEADS, LAYERS = 64, 4, 4": "WIDTH, HEADS, LAYERS = 32, 4, 4"}
+    found = start(ranks, "resume.py", 2, saved, narrower)
 
     assert found.statuses == [2, 2], found.text
     assert error_of(found).startswith(f"error: cannot load {saved / '000020'}: "), found.text

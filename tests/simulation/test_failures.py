@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from recording_files import read_recording, recording_path
 from support.comparing import Mask
-from support.failure_cases import Case, check, check_comparison, check_complete
+from support.failure_cases import Case, check, check_comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
@@ -99,8 +99,12 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: 
 
 
 def test_every_program_has_a_test() -> None:
-    """Each JAX program in examples/failures/ stands in one of the two lists."""
-    check_complete(FAILURES.glob("jax-*/*.py"), [*BROKEN, *SLOW, *FIXED])
+    """Each program in examples/failures/ is a case of a file like this one, or a job script starts it."""
+    cases = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*failures.py"))
+    programs = [path for path in FAILURES.glob("*/*.py") if not [*path.parent.glob("*.sbatch")]]
+
+    assert len(programs) > 100
+    assert [path for path in programs if f'"{path.parent.name}/{path.name}"' not in cases] == []
 
 
 def test_recordings_name_no_folder_of_a_machine() -> None:

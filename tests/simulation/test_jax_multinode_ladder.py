@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import programs
 from support.accidents import signal_at_import
-from support.comparing import Mask
+from support.comparing import RANK_LINE, Mask
 
 from srunbook import simulate
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -28,8 +28,6 @@ TOLERANCE = 1e-3
 BFLOAT16 = 0.05
 """The same for a program that computes in 16 bits."""
 
-MASKS = (Mask(r"host=\S+", "host=<node>", "each machine has its own name"),)
-
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 
@@ -38,15 +36,7 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Write a rung into an empty folder that is the current one, with lines changed; return its path."""
     monkeypatch.chdir(tmp_path)
 
-    def write(name: str, *changes: tuple[str, str]) -> Path:
-        text = (EXAMPLES / name).read_text(encoding="utf-8")
-        for old, new in changes:
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
-
-    return write
+    return lambda name, *changes: programs.edited(EXAMPLES / name, tmp_path, changes)
 
 
 def run(program: Path, **layout: Any) -> Result:
@@ -74,7 +64,6 @@ def of_one_device(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
     return losses(done.stdout)
 
 
-@pytest.mark.full
 def test_comparison_sees_a_process_that_repeats_the_rows_of_another(edited: Any, of_one_device: Any) -> None:
     """Where all processes take the first rows, the losses differ by far more than the tolerance."""
     program = edited("data_parallel.py", ("rows[rank * mine : (rank + 1) * mine]", "rows[:mine]"))
@@ -127,11 +116,8 @@ def test_training_with_a_full_disk_and_a_stop_ends_with_the_bits_of_one_run(
     edited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, np.ndarray]
 ) -> None:
     """A failed save ends all, a damaged checkpoint is passed over, and SIGUSR1 stops both after the same step."""
-    scontrol = tmp_path / "bin" / "scontrol"
-    scontrol.parent.mkdir()
-    scontrol.write_text(f'#!/bin/sh\necho "$@" "$SLURM_JOB_ID" >> {tmp_path}/called\n', encoding="utf-8")
-    scontrol.chmod(0o755)
-    monkeypatch.setenv("PATH", str(scontrol.parent), prepend=":")
+    commands = programs.stand_ins(tmp_path, scontrol=f'echo "$@" "$SLURM_JOB_ID" >> {tmp_path}/called')
+    monkeypatch.setenv("PATH", str(commands), prepend=":")
     checkpoints = tmp_path / "checkpoints" / "resume-simulation"
 
     # The disk of process 1 is full when it saves step 60: no file may grow beyond 4 KiB.
@@ -219,18 +205,14 @@ def test_compiler_finds_less_memory_with_pieces_and_recomputation(reader: Any) -
 
 
 @pytest.mark.parametrize("rung", [RUNGS[0], *(pytest.param(rung, marks=pytest.mark.full) for rung in RUNGS[1:])])
-def test_commands_of_the_docstring_work(
-    rung: str, reader: Any, of_one_device: dict[int, float], pytestconfig: pytest.Config
-) -> None:
-    """The last command at the top of a rung, with `--full` each, gives the losses of one device, as was recorded.
+def test_command_of_the_docstring(rung: str, reader: Any, of_one_device: dict[int, float]) -> None:
+    """The last command at the top of a rung gives the losses of one device, as was recorded.
 
     Without `--full` this is the first rung: the others run as published in the tests above.
     """
-    commands = reader.commands(EXAMPLES / rung)
-    for command in commands if pytestconfig.getoption("--full") else commands[-1:]:
-        shutil.rmtree(reader.folder / "checkpoints", ignore_errors=True)
-        run = reader.run(EXAMPLES / rung, command)
-        assert run.status == 0, f"{command}\n{run.text}"
-        assert losses(run.text) == pytest.approx(of_one_device, rel=BFLOAT16 if rung == "less_memory.py" else TOLERANCE)
-        assert "warning" not in run.text
-    reader.compare(EXAMPLES / rung, run, lambda line: True, MASKS)
+    run = reader.run(EXAMPLES / rung, reader.commands(EXAMPLES / rung)[-1])
+
+    assert run.status == 0, run.text
+    assert losses(run.text) == pytest.approx(of_one_device, rel=BFLOAT16 if rung == "less_memory.py" else TOLERANCE)
+    assert "warning" not in run.text
+    reader.compare(EXAMPLES / rung, run, lambda line: True, RANK_LINE)

@@ -1,4 +1,7 @@
-"""What benchmark.py makes of the runs that train.py left, and what it says where there is nothing to compare."""
+"""What benchmark.py makes of runs, and what it says where there is nothing to compare.
+
+test_lightning.py runs it on what train.py leaves.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from srunbook.measurements import read_measurement
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "examples" / "lightning" / "full" / "benchmark.py"
-TRAIN = ROOT / "examples" / "lightning" / "full" / "train.py"
 
 SETTINGS = {"batch_size": 32, "learning_rate": 0.01, "epochs": 3}
 LAYOUTS = {"single_gpu": (1, 1, 8.0), "multi_gpu": (1, 4, 2.5), "multi_node_multi_gpu": (2, 4, 1.6)}
@@ -124,18 +126,6 @@ def test_chapters_in_their_order_give_the_table(leave: Leave, benchmark: Any) ->
     assert said.count("left out: ") == 4
 
 
-def test_the_longer_of_two_groups_counts(leave: Leave, benchmark: Any) -> None:
-    """Where as many configurations are alike in one way as in another, those with more timed epochs are compared."""
-    leave("1x1", 1, 1, [[9.0, 8.0]], epochs=2)
-    leave("1x4", 1, 4, [[9.0, 2.0]], epochs=2)
-    leave("single_gpu", 1, 1, [[9.0, 8.0, 8.0]])
-    leave("multi_gpu", 1, 4, [[9.0, 2.0, 2.0]])
-    said, status = benchmark()
-
-    assert status == 0, said
-    assert list(rows(said)) == ["single_gpu", "multi_gpu"]
-
-
 def test_named_runs_of_other_settings_are_refused(leave: Leave, benchmark: Any) -> None:
     """Whoever names runs of different settings is told in what they differ, and which to name."""
     leave("4x1", 4, 1, [[9.0, 3.0]], learning_rate=0.04)
@@ -169,75 +159,42 @@ def test_one_row_for_each_size(leave: Leave, benchmark: Any) -> None:
     assert named.endswith("--output_dir outputs 1x4\n")
 
 
-def nothing(folder: Path) -> str:
-    """No folder at all."""
-    return "error: there is no folder outputs"
+ONE = json.dumps({"nodes": 1, "devices": 1})
+BAD: dict[str, tuple[dict[str, str], str]] = {
+    "nothing": ({}, "error: there is no folder outputs"),
+    "one level too deep": (
+        {"configuration.json": ONE},
+        "error: outputs holds one configuration; give the folder above: --output_dir={above}",
+    ),
+    "cut off": (
+        {"single_gpu/configuration.json": '{"nodes": 1, '},
+        "error: outputs/single_gpu/configuration.json is not as train.py writes it: ",
+    ),
+    "no seconds": (
+        {"single_gpu/configuration.json": ONE, "single_gpu/17/epoch_seconds.json": "[1.0, NaN]"},
+        "error: outputs/single_gpu/17/epoch_seconds.json is not as train.py writes it: it holds seconds",
+    ),
+    "a job that still runs": (
+        {"single_gpu/configuration.json": ONE, "single_gpu/17/log": ""},
+        "error: no job below outputs has ended after 2 epochs or more; run one: sbatch single_gpu.sbatch",
+    ),
+}
+"""What lies in outputs/, and what is said of it."""
 
 
-def other_folder(folder: Path) -> str:
-    """Make a folder of something else."""
-    (folder / "pictures").mkdir(parents=True)
-    (folder / "notes.json").write_text("{}", encoding="utf-8")
-    return "error: outputs holds nothing that train.py wrote, such as outputs/single_gpu/configuration.json"
-
-
-def one_level_too_deep(folder: Path) -> str:
-    """Make the folder of one configuration."""
-    folder.mkdir()
-    (folder / "configuration.json").write_text(json.dumps({"nodes": 1, "devices": 1}), encoding="utf-8")
-    return f"error: outputs holds one configuration; give the folder above: --output_dir={folder.parent}"
-
-
-def broken_configuration(folder: Path) -> str:
-    """Make a configuration that is cut off."""
-    (folder / "single_gpu").mkdir(parents=True)
-    (folder / "single_gpu" / "configuration.json").write_text('{"nodes": 1, ', encoding="utf-8")
-    return "error: outputs/single_gpu/configuration.json is not as train.py writes it: "
-
-
-def foreign_configuration(folder: Path) -> str:
-    """Write a file of the same name that another program wrote."""
-    (folder / "site").mkdir(parents=True)
-    (folder / "site" / "configuration.json").write_text('{"nodes": "many", "devices": 4}', encoding="utf-8")
-    return "error: outputs/site/configuration.json is not as train.py writes it: it begins with "
-
-
-def foreign_seconds(folder: Path) -> str:
-    """Seconds that are none."""
-    (folder / "single_gpu" / "17").mkdir(parents=True)
-    (folder / "single_gpu" / "configuration.json").write_text(json.dumps({"nodes": 1, "devices": 1}), encoding="utf-8")
-    (folder / "single_gpu" / "17" / "epoch_seconds.json").write_text("[1.0, NaN]", encoding="utf-8")
-    return "error: outputs/single_gpu/17/epoch_seconds.json is not as train.py writes it: it holds seconds"
-
-
-def still_running(folder: Path) -> str:
-    """One job, which has not ended."""
-    (folder / "single_gpu" / "17").mkdir(parents=True)
-    (folder / "single_gpu" / "configuration.json").write_text(json.dumps({"nodes": 1, "devices": 1}), encoding="utf-8")
-    return "error: no job below outputs has ended after 2 epochs or more; run one: sbatch single_gpu.sbatch"
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        nothing,
-        other_folder,
-        one_level_too_deep,
-        broken_configuration,
-        foreign_configuration,
-        foreign_seconds,
-        still_running,
-    ],
-    ids=lambda make: make.__name__,
-)
-def test_bad_input_ends_with_status_2(make: Callable[[Path], str], benchmark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_ends_with_status_2(case: str, benchmark: Any, tmp_path: Path) -> None:
     """Where there is nothing to compare, one line says what was found and what is wanted, and nothing is written."""
-    message = make(tmp_path / "outputs")
+    files, message = BAD[case]
+    for name, text in files.items():
+        path = tmp_path / "outputs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
     said, status = benchmark()
 
     assert status == 2
-    assert message in said
+    assert message.format(above=tmp_path) in said
     assert "Traceback" not in said
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -249,15 +206,3 @@ def test_unknown_name_ends_with_status_2(leave: Leave, benchmark: Any) -> None:
 
     assert status == 2
     assert "error: outputs has no multi_gpu; it has single_gpu" in said
-
-
-def test_it_reads_what_train_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch, quick_start: None) -> None:
-    """The files of a real training, with its settings, are what it reads."""
-    run = reader.run(TRAIN, reader.commands(TRAIN)[0])
-    assert run.status == 0, run.text
-    monkeypatch.chdir(reader.folder)
-    said, status = reader.alone([sys.executable, BENCHMARK, "--output_dir=outputs"])
-
-    assert status == 0, said
-    assert rows(said)["1x1"][:3] == ["1 x 1", "1", "1"]
-    assert "batch_size 32, learning_rate 0.01, scale_learning_rate False" in said

@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.accidents import kill_in_save, signal_at_import
-from support.comparing import Mask
+from support.comparing import LOSS, RANK_LINE
+from support.programs import edited, losses, stand_ins
 
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
@@ -25,6 +26,9 @@ EXAMPLES = ROOT / "examples" / "lightning"
 
 EXACT = 1e-5
 """Largest relative difference of a loss in float32: the same numbers, added in another order."""
+
+MIXED = 0.05
+"""The same in 16 bits."""
 
 pytestmark = pytest.mark.usefixtures("quick_start")
 
@@ -48,7 +52,7 @@ class Training:
     @property
     def losses(self) -> list[float]:
         """Losses that it printed, in their order."""
-        return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", self.text, re.MULTILINE)]
+        return losses(self.text)
 
 
 Run = Callable[..., Training]
@@ -64,16 +68,11 @@ def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
         *,
         nodes: int = 1,
         folder: Path | None = None,
-        edit: tuple[str, str] | None = None,
+        edits: Sequence[tuple[str, str]] = (),
         **environ: str,
     ) -> Training:
         folder = folder or tmp_path_factory.mktemp("run")
-        program = folder / name
-        text = (EXAMPLES / name).read_text(encoding="utf-8")
-        if edit:
-            assert text.count(edit[0]) == 1, edit
-            text = text.replace(*edit)
-        program.write_text(text, encoding="utf-8")
+        edited(EXAMPLES / name, folder, edits)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             env = {"OMP_NUM_THREADS": "1", **environ}
@@ -94,24 +93,15 @@ ORDER = (
 @pytest.fixture(scope="module")
 def one(run: Run) -> Training:
     """Train on one device, in Lightning's order."""
-    return run("one_gpu.py", edit=ORDER)
+    return run("one_gpu.py", edits=[ORDER])
 
 
 # The same losses on any number of processes ---------------------------------------------------------------------------
 
-FULL = pytest.mark.full
-LAYOUTS = [
-    ("ddp.py", 4),
-    ("requeue.py", 2),
-    *(pytest.param("ddp.py", processes, marks=FULL) for processes in (1, 2)),
-    *(pytest.param("requeue.py", processes, marks=FULL) for processes in (1, 4)),
-]
 
-
-@pytest.mark.parametrize(("name", "processes"), LAYOUTS)
-def test_losses_are_those_of_one_device(name: str, processes: int, one: Training, run: Run) -> None:
-    """A rung prints the losses of the program for one device, and a line of each rank at its start and its end."""
-    training = run(name, processes, nodes=2 if processes == 4 else 1)
+def test_losses_are_those_of_one_device(one: Training, run: Run) -> None:
+    """Four processes print the losses of the program for one device, and a line of each at its start and its end."""
+    training = run("ddp.py", 4, nodes=2)
     lines = parse_rank_lines(training.text.splitlines())
 
     assert training.status == 0, training.failure
@@ -119,7 +109,7 @@ def test_losses_are_those_of_one_device(name: str, processes: int, one: Training
     assert training.losses == pytest.approx(one.losses, rel=EXACT)
     for kind in (RankStart, RankEnd):
         told = [(line.rank, line.world_size) for line in lines if isinstance(line, kind)]
-        assert sorted(told) == [(rank, processes) for rank in range(processes)]
+        assert sorted(told) == [(rank, 4) for rank in range(4)]
     assert len(list((training.folder / "checkpoints").rglob("epoch=4-step=160.ckpt"))) == 1
 
 
@@ -131,28 +121,21 @@ def test_order_changes_the_losses_little(one: Training, run: Run) -> None:
 def test_comparison_sees_processes_with_the_same_share(one: Training, run: Run) -> None:
     """Where both processes train on the samples of the first, the losses are others."""
     edit = ('strategy="ddp",', 'strategy="ddp", use_distributed_sampler=False,')
-    wrong = run("ddp.py", 2, edit=edit)
+    wrong = run("ddp.py", 2, edits=[edit])
 
     assert len(wrong.losses) == 5
     assert wrong.losses != pytest.approx(one.losses, rel=0.01)
 
 
 def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
-    """Three processes take the nearest share of 64 below a third, say so, and train as well."""
-    training = run("ddp.py", 3)
+    """Three processes take the nearest share of 64 below a third, say so, as they say that torch sees no GPUs."""
+    training = run("ddp.py", 3, SLURM_GPUS_ON_NODE="3")
 
     assert training.status == 0, training.failure
+    assert training.text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
+    assert training.text.index("warning: ") < training.text.index("loss ")
     assert training.text.count(" batch=21\n") == 3
     assert training.losses == pytest.approx(one.losses, rel=0.1)
-
-
-def test_gpus_that_torch_does_not_see(run: Run) -> None:
-    """Where Slurm gave GPUs and torch sees none, one line says so before the first loss."""
-    edit = ("max_epochs=5", "max_epochs=1")
-    text = run("ddp.py", 2, edit=edit, SLURM_GPUS_ON_NODE="2").text
-
-    assert text.count("warning: Slurm gave this job GPUs and PyTorch sees none") == 1
-    assert text.index("warning: ") < text.index("loss ")
 
 
 def test_task_that_slurm_did_not_start(run: Run) -> None:
@@ -171,7 +154,7 @@ STEP = "        return loss\n"
 
 def test_resume_after_a_crash(one: Training, run: Run) -> None:
     """A training killed in its third save of last.ckpt resumes from the second, with the losses of one run."""
-    died = run("requeue.py", 2, edit=("import os\n", f"{kill_in_save(6)}import os\n"))  # two files each epoch
+    died = run("requeue.py", 2, edits=[("import os\n", f"{kill_in_save(6)}import os\n")])  # two files each epoch
     resumed = run("requeue.py", 2, folder=died.folder)
 
     assert died.status != 0
@@ -181,30 +164,24 @@ def test_resume_after_a_crash(one: Training, run: Run) -> None:
 
 
 SIGNAL = """\
-        if (self.current_epoch, _, self.global_rank) == (EPOCH, 7, 1):
+        if (self.current_epoch, _, self.global_rank) == (1, 7, 1):
             os.kill(os.getpid(), signal.SIGUSR1)
 """
 """Rank 1 alone gets the signal, within an epoch."""
 
 
-@pytest.mark.parametrize("epoch", [1, pytest.param(4, marks=FULL)])
-def test_requeue(epoch: int, one: Training, run: Run, tmp_path: Path) -> None:
+def test_requeue(one: Training, run: Run, tmp_path: Path) -> None:
     """A signal to one process lets all end the epoch and stop; one requeue, and the losses of one without a break."""
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text('#!/bin/sh\necho "$@" >> requeued\n', encoding="utf-8")
-    scontrol.chmod(0o755)
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    stopped = run("requeue.py", 2, edit=(STEP, SIGNAL.replace("EPOCH", str(epoch)) + STEP), **environ)
+    commands = stand_ins(tmp_path, scontrol='echo "$@" >> requeued')
+    environ = {"PATH": f"{commands}:{os.environ['PATH']}"}
+    stopped = run("requeue.py", 2, edits=[(STEP, SIGNAL + STEP)], **environ)
     asked = stopped.folder / "requeued"
     resumed = run("requeue.py", 2, folder=stopped.folder, **environ)
 
     assert (stopped.status, resumed.status) == (0, 0), stopped.failure + resumed.failure
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
-    if epoch == 4:  # the last: the training is complete
-        assert not asked.exists()
-        return
-    assert stopped.text.count(f"stopped before epoch {epoch + 1}\n") == 1
-    assert resumed.text.count(f"resumed before epoch {epoch + 1}\n") == 1
+    assert stopped.text.count("stopped before epoch 2\n") == 1
+    assert resumed.text.count("resumed before epoch 2\n") == 1
     assert re.fullmatch(r"requeue \d+\n", asked.read_text(encoding="utf-8"))
     assert " end " not in stopped.text
     assert resumed.text.count(" end steps=160") == 2
@@ -214,7 +191,7 @@ def test_requeue(epoch: int, one: Training, run: Run, tmp_path: Path) -> None:
 def test_requeue_without_scontrol(run: Run) -> None:
     """In a container without Slurm's commands, a training told during its imports saves and says what to do."""
     edit = ("import os\n", f"{signal_at_import('lightning')}import os\n")
-    stopped = run("requeue.py", 2, edit=edit, PATH="/nowhere")
+    stopped = run("requeue.py", 2, edits=[edit], PATH="/nowhere")
 
     assert stopped.status == 0, stopped.failure
     assert stopped.text.count("saved; to continue, submit the job again\n") == 1
@@ -230,15 +207,32 @@ def test_jobs_of_other_names_keep_apart(one: Training, run: Run) -> None:
     assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-other"}
 
 
+# Less memory ----------------------------------------------------------------------------------------------------------
+
+SHORT = ("max_epochs=5", "max_epochs=2")
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", EXACT), ("bf16-mixed", MIXED)])
+def test_less_memory_learns_the_same(precision: str, tolerance: float, one: Training, run: Run) -> None:
+    """Pieces and recomputing leave the losses as they are in float32, and 16 bits change them little."""
+    edit = ('PRECISION = "bf16-mixed"', f'PRECISION = "{precision}"')
+    training = run("less_memory.py", 2, edits=[SHORT, edit])
+
+    assert training.status == 0, training.failure
+    assert training.losses == pytest.approx(one.losses[:2], rel=tolerance)
+
+
 # As a reader runs them ------------------------------------------------------------------------------------------------
 
-MASKS = (
-    Mask(r"host=\S+", "host=<name>", "another machine"),
-    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+MASKS = (*RANK_LINE, LOSS)
+
+
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "name", ["one_gpu.py", "ddp.py", *(pytest.param(name, marks=FULL) for name in ("requeue.py", "less_memory.py"))]
 )
-
-
-@pytest.mark.parametrize("name", ["one_gpu.py", "ddp.py", pytest.param("requeue.py", marks=FULL)])
 def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command at the top of a program runs it and prints what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -13,19 +13,15 @@ from typing import Any
 
 import pytest
 from support.accidents import kill_in_save, signal_at_import
-from support.comparing import Mask
+from support.comparing import LIGHTNING_EPOCH
 from support.ports import hold
+from support.programs import stand_ins
 
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "lightning" / "full" / "train_requeue.py"
-
-MASKS = (
-    Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
-    Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
-)
 
 SIGNALLED = f"""
 import os, signal, sys
@@ -97,10 +93,7 @@ def start(tmp_path: Path) -> Start:
     job = free_job()
     asked = tmp_path / "asked"
     asked.touch()
-    scontrol = tmp_path / "bin" / "scontrol"
-    scontrol.parent.mkdir()
-    scontrol.write_text(f'#!/bin/bash\necho "$*" >> {asked}\n', encoding="utf-8")
-    scontrol.chmod(0o755)
+    commands = stand_ins(tmp_path, scontrol=f'echo "$*" >> {asked}')
 
     def run(
         *options: str,
@@ -111,7 +104,7 @@ def start(tmp_path: Path) -> Start:
         restarts: int = 0,
         tasks: int = 2,
         accident: str = "",
-        path: str = f"{scontrol.parent}:{os.environ['PATH']}",
+        path: str = f"{commands}:{os.environ['PATH']}",
     ) -> Outcome:
         argv = [sys.executable, "-c", accident + SIGNALLED, "--epochs=2", "--batch_size=128", *options]
         environ = {"OMP_NUM_THREADS": "1", "SLURM_JOB_ID": job, "PATH": path}
@@ -159,8 +152,8 @@ def test_nothing_is_lost_at_the_end_of_an_epoch(start: Start, undisturbed: str) 
 
 
 def test_preemption_does_not_requeue(start: Start) -> None:
-    """At SIGTERM it saves and ends; whoever preempts the job puts it back into the queue."""
-    outcome = start(step=3, signal="SIGTERM")
+    """At SIGTERM a job saves and ends, also one of a single task; whoever preempts it puts it back into the queue."""
+    outcome = start(step=3, signal="SIGTERM", tasks=1)
 
     assert outcome.status == 75, outcome.text
     assert "Stopping after iteration 4: SIGTERM" in outcome.text
@@ -186,14 +179,6 @@ def test_a_death_costs_the_epoch(start: Start, undisturbed: str) -> None:
     assert again.fingerprint == undisturbed
 
 
-def test_one_process_stops(start: Start) -> None:
-    """A job of one task, which has no process group, stops as several do."""
-    outcome = start(step=3, tasks=1)
-
-    assert outcome.status == 75, outcome.text
-    assert outcome.stopped_after == 4
-
-
 def test_stock_loader_replays(start: Start, undisturbed: str) -> None:
     """With Lightning's own way to load, the first batches of the epoch come again, and other parameters come out."""
     whole = start(loader="stock", folder="whole")
@@ -212,4 +197,4 @@ def test_without_a_signal(reader: Any) -> None:
     run = reader.run(PROGRAM, command, beside=[PROGRAM.with_name("train.py")])
 
     assert run.status == 0, run.text
-    reader.compare(PROGRAM, run, lambda line: "Epoch " in line or "Training on" in line, MASKS)
+    reader.compare(PROGRAM, run, lambda line: "Epoch " in line or "Training on" in line, LIGHTNING_EPOCH)

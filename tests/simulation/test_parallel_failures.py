@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from recording_files import read_recording, recording_path
 from support.comparing import Mask
-from support.failure_cases import Case, check, check_comparison, check_complete
+from support.failure_cases import Case, check
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
@@ -99,12 +99,6 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: 
     check(FAILURES / case.program, replace(case, or_status=128 + signal.SIGABRT), reader, MASKS)
 
 
-def test_every_program_has_a_test() -> None:
-    """Each program about a spread model in examples/failures/ is in one of the two lists."""
-    folders = ("parallel-*", "ddp-*", "float16-*")
-    check_complete((path for name in folders for path in FAILURES.glob(f"{name}/*.py")), [*BROKEN, *FIXED])
-
-
 def test_bfloat16_ends_with_a_finite_loss() -> None:
     """The mended program trains: its loss falls, where the broken one has inf from the first step."""
     output = read_recording(recording_path(FAILURES / "float16-inf" / "fixed.py")).output
@@ -112,9 +106,3 @@ def test_bfloat16_ends_with_a_finite_loss() -> None:
 
     assert losses == sorted(losses, reverse=True)
     assert len(set(losses)) == 3
-
-
-def test_comparison_sees_another_message() -> None:
-    """A message of other words is a difference, even with everything masked that may vary."""
-    case = next(case for case in BROKEN if case.program.startswith("parallel-mesh-world"))
-    check_comparison(FAILURES / case.program, case, MASKS, "found 4 ranks", "found 8 ranks")

@@ -1,4 +1,8 @@
-"""Accidents at a named call: code to put at the top of a program."""
+"""Accidents: code to put at the top of a program, and damage to a file that keeps its size."""
+
+from __future__ import annotations
+
+from pathlib import Path
 
 SIGNAL_AT_IMPORT = """\
 import builtins, os, signal
@@ -26,6 +30,18 @@ def saved(file, target=None, *_):
 os.fsync = shutil.move = saved
 """
 
+KILL_BEFORE_RENAME = """\
+import os
+own, ends, done = os.replace, {ends!r}, []
+def killed(source, target):
+    if str(target).endswith(ends):
+        done.append(target)
+        if len(done) == {number}:
+            os._exit(9)
+    own(source, target)
+os.replace = killed
+"""
+
 
 def signal_at_import(library: str) -> str:
     """Return code after which SIGUSR1 comes while the program imports a library by this name."""
@@ -35,3 +51,15 @@ def signal_at_import(library: str) -> str:
 def kill_in_save(number: int) -> str:
     """Return code that kills the process in one of its saves, where it syncs or moves what it has written."""
     return KILL_IN_SAVE.replace("NUMBER", str(number))
+
+
+def killed_before_rename(*ends: str, number: int) -> str:
+    """Return code that kills the process before it renames, for the n-th time, a file whose name ends so."""
+    return KILL_BEFORE_RENAME.format(ends=ends, number=number)
+
+
+def flip_a_bit(path: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

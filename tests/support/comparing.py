@@ -1,12 +1,13 @@
-"""Compare what a file printed once with what it prints now."""
+"""Compare what a file printed once with what it prints now, and two trainings with each other."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,23 @@ class Mask:
     replacement: str
     reason: str
 
+
+RANK_LINE = (
+    Mask(r"\bhost=\S+", "host=<name>", "each machine has its own name, and any may get rank 0"),
+    Mask(r"\bpid=\d+", "pid=<pid>", "a fresh number for each process"),
+    Mask(r"\bjob=\d+", "job=<id>", "a fresh number for each job"),
+    Mask(r"\bparams=\w+", "params=<hash>", "processors round in different ways"),
+    Mask(r"\bloss=[\d.]+", "loss=<n>", "processors round in different ways"),
+)
+"""Of the lines that a rank prints at its start and its end."""
+
+LIGHTNING_EPOCH = (
+    Mask(r"\d+ samples/s", "<n> samples/s", "machines are not equally fast"),
+    Mask(r"((?:train|val)_(?:loss|accuracy)) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
+)
+"""Of the lines that the full programs of the Lightning guide print for each epoch."""
+
+LOSS = Mask(r"\bloss [\d.]+", "loss <n>", "processors round in different ways")
 
 DECIMAL = re.compile(r"(?<![\w.])[-+]?\d+\.\d+(?:[eE][-+]?\d+)?(?!\.?\d)")
 """A number with a fraction: not a version, an address, or a count, which have to be the same."""
@@ -50,6 +68,13 @@ def close(one: str, other: str) -> bool:
     return all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(decimals(one), decimals(other), strict=True))
 
 
+def masked(line: str, masks: Iterable[Mask]) -> str:
+    """Return a line without what may vary."""
+    for mask in masks:
+        line = re.sub(mask.pattern, mask.replacement, line)
+    return line
+
+
 def compare(
     recorded: Sequence[str], printed: Sequence[str], masks: Iterable[Mask] = (), *, ordered: bool = True
 ) -> str | None:
@@ -74,16 +99,10 @@ def compare(
     >>> compare(["loss 0.2948"], ["loss 0.2949"])
     """
     masks = list(masks)
-
-    def masked(lines: Sequence[str]) -> list[str]:
-        result = []
-        for line in lines:
-            for mask in masks:
-                line = re.sub(mask.pattern, mask.replacement, line)
-            result.append(line.rstrip())
-        return result if ordered else sorted(result, key=lambda line: (shape(line), decimals(line)))
-
-    before, after = masked(recorded), masked(printed)
+    before, after = ([masked(line, masks).rstrip() for line in lines] for lines in (recorded, printed))
+    if not ordered:
+        for lines in (before, after):
+            lines.sort(key=lambda line: (shape(line), decimals(line)))
     same = difflib.SequenceMatcher(None, [*map(shape, before)], [*map(shape, after)], autojunk=False)
     for at, to, length in same.get_matching_blocks():
         for i in range(length):
@@ -91,3 +110,31 @@ def compare(
                 after[to + i] = before[at + i]
     difference = list(difflib.unified_diff(before, after, "recorded", "printed", lineterm=""))
     return "\n".join(difference) if difference else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Largest absolute differences between two trainings: of a step's loss, and of a parameter at the end."""
+
+    loss: float
+    parameters: float
+
+    def within(self, loss: float, parameters: float) -> bool:
+        """Tell whether both are at most this large."""
+        return self.loss <= loss and self.parameters <= parameters
+
+
+def farthest(
+    losses: Iterable[tuple[float, float]], found: Mapping[str, Any], expected: Mapping[str, Any]
+) -> Difference:
+    """Return how far two trainings are from each other.
+
+    Args:
+        losses: The losses of both after each step.
+        found: Parameters of the one, as arrays of torch or NumPy, by name.
+        expected: Those of the other, of the same names and shapes.
+    """
+    shapes = [{name: value.shape for name, value in parameters.items()} for parameters in (found, expected)]
+    assert shapes[0] == shapes[1]
+    parameters = [float(abs(found[name] - value).max()) for name, value in expected.items()]
+    return Difference(max(abs(one - other) for one, other in losses), max(parameters))

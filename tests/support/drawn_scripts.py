@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 SEED = 20261123
 
-OPTIONS = [
-    *("--nodes=2", "--nodes 2", "-N 2", "-N2", "--part=batch", "--partition batch", "-p batch", "-pbatch", "-Hp batch"),
-    *(
-        "--job-name='a b'",
-        '--job-name="a b"',
-        "-J a\\ b",
-        "-J a\\#b",
-        '--comment "it\'s"',
-        "--comment=a#b",
-        "-J 'a'\"b\"",
-    ),
-    *(
-        "--exclusive",
-        "--exclusive=user",
-        "--nice",
-        "--nice=5",
-        "--requeue",
-        "-H",
-        '"--wckey"=w',
-        "--wckey=\\\\",
-        "-J é",
-    ),
-    *("--gres=gpu:a100:2,licence:1", "--gpus-per-node=2", "-G 4", "--constraint='a100&ib'", "--mem=4G", "-c4", "-n 8"),
-    *("--comment ''", '--comment=""', "--ntasks-per-node\t4", "--time 10", "--time=1:00:00", "-t5", "--signal=USR1@60"),
-]
+OPTIONS = re.split(
+    r"  |\n",
+    r"""--nodes=2  --nodes 2  -N 2  -N2  --part=batch  --partition batch  -p batch  -pbatch  -Hp batch  --job-name='a b'
+--job-name="a b"  -J a\ b  -J a\#b  --comment "it's"  --comment=a#b  -J 'a'"b"  --exclusive  --exclusive=user
+--nice  --nice=5  --requeue  -H  "--wckey"=w  --wckey=\\  -J é  --gres=gpu:a100:2,licence:1  --gpus-per-node=2  -G 4
+--constraint='a100&ib'  --mem=4G  -c4  -n 8  --comment ''  --comment=""  --ntasks-per-node	4  --time 10
+--time=1:00:00  -t5  --signal=USR1@60""",
+)
 """Options as people write them."""
 
 ODD = ["'", '"', "\\", "#", ":", "foo", "--", "-", "hetjob", "''", "--unknown=1", "--time", "a'b\"c'"]
 """What sbatch takes in its own way, or refuses."""
 
 BETWEEN = [
-    "# a comment",
-    "",
-    "  # indented",
-    "\t",
-    " #SBATCH --nodes=9",
-    "##SBATCH --nodes=9",
-    "#",
-    "#SBATCH",
-    "#SBATCH #x",
+    *("# a comment", "", "  # indented", "\t", " #SBATCH --nodes=9", "##SBATCH --nodes=9"),
+    *("#", "#SBATCH", "#SBATCH #x"),
 ]
 """Lines between directives."""
 

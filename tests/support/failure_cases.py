@@ -47,12 +47,6 @@ def check(program: Path, case: Case, reader: Any, masks: Iterable[Mask]) -> None
     reader.compare(program, replace(run, status=case.status), case.is_essential, masks)
 
 
-def check_complete(programs: Iterable[Path], cases: Iterable[Case]) -> None:
-    """Each program, in its folder, is a case."""
-    other = {f"{path.parent.name}/{path.name}" for path in programs} ^ {case.program for case in cases}
-    assert not other, f"either no file or no case: {sorted(other)}"
-
-
 def check_comparison(program: Path, case: Case, masks: Sequence[Mask], old: str, new: str) -> None:
     """Check that a message of other words is a difference, even with everything masked that may vary."""
     recorded = [*filter(case.is_essential, read_recording(recording_path(program)).output)]

@@ -1,19 +1,58 @@
-"""What came of programs on forked ranks, and who asks `forked_ranks.py` for it. Shared by the tests of the guides."""
+"""Run programs of the guides on several ranks, each forked from a process that has imported torch: `preloaded.py`.
+
+What torchrun would do besides (find the nodes, kill the rest) is not imitated.
+"""
 
 from __future__ import annotations
 
 import csv
-import json
 import os
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+from support.patience import PATIENCE
+from support.ports import free_port
+from support.preloaded import preloaded
+from support.programs import edited, losses
+
 from srunbook.ranklog import RankEnd, parse_rank_lines
+
+RANK = f"""
+import faulthandler, os, runpy, sys, traceback
+faulthandler.dump_traceback_later({PATIENCE - 5}, file=2)  # where a rank stands that hangs
+before, *sys.argv = sys.argv[1:]
+del sys.path[0]  # the folder that it runs in
+status = 1
+try:
+    exec(before, {{}})
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    status = 0
+except SystemExit as end:
+    status = end.code if isinstance(end.code, int) else 1
+except BaseException:
+    traceback.print_exc()
+finally:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+"""
+"""What each rank runs: code that comes before a program, and the program."""
+
+
+AS_TASK = (
+    "import os; e = os.environ\n"
+    "e.update(SLURM_STEP_ID='0', SLURM_PROCID=e['RANK'], SLURM_LOCALID=e['LOCAL_RANK'], SLURM_NTASKS=e['WORLD_SIZE'])\n"
+    "e.update(SLURM_JOB_ID='17', SLURM_STEP_NUM_NODES=e['SLURM_NNODES'])\n"
+    "del e['RANK'], e['LOCAL_RANK'], e['WORLD_SIZE']\n"
+)
+"""Comes before a program, and turns its rank into a task of srun, which knows only Slurm's variables."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +82,18 @@ class Outcome:
         """Lines that say what is wrong, of all ranks."""
         return [line for rank in self.ranks for line in rank["stderr"].splitlines() if line.startswith("error: ")]
 
+    @property
+    def refusal(self) -> str:
+        """The one line that says why all ranks ended with status 2."""
+        assert set(self.statuses) == {2}, self.text
+        (line,) = self.errors
+        return line
+
+    @property
+    def losses(self) -> list[float]:
+        """Losses that were printed at the ends of lines, in their order."""
+        return losses(self.text)
+
     def table(self, name: str = "metrics.csv") -> list[dict[str, str]]:
         """Rows of a file with columns."""
         with (self.folder / name).open(encoding="utf-8") as file:
@@ -59,16 +110,41 @@ class Outcome:
         return fingerprint
 
 
+@dataclass(frozen=True)
+class Interpreter:
+    """What `forking` gives.
+
+    Args:
+        python: The command that takes the place of Python.
+        modules: Folder of what the programs import.
+    """
+
+    python: Path
+    modules: Path
+
+
+@contextmanager
+def forking(modules: Path, *imported: str) -> Iterator[Interpreter]:
+    """Start a process that ranks are forked from.
+
+    Args:
+        modules: Folder of what the programs import.
+        imported: What to import besides, once for all ranks.
+    """
+    with tempfile.TemporaryDirectory() as folder, preloaded(Path(folder), *imported) as python:
+        yield Interpreter(python, modules)
+
+
 class Forked:
     """Runs programs on forked ranks.
 
     Args:
-        process: The script that forks.
+        interpreter: What they are forked from.
         folder: Where runs without a folder of their own take place.
     """
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self.process = process
+    def __init__(self, interpreter: Interpreter, folder: Path) -> None:
+        self.interpreter = interpreter
         self.folder = folder
         self.runs = 0
 
@@ -86,30 +162,66 @@ class Forked:
         before: str,
         environ: Mapping[str, str],
     ) -> list[dict[str, Any]]:
-        """Run a program on `nodes` x `processes` ranks; return status and output of each."""
-        order = {"argv": argv, "nodes": nodes, "processes": processes, "environ": dict(environ), "before": before}
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps({**order, "directory": str(self.folder)}) + "\n")
-        self.process.stdin.flush()
-        ranks: list[dict[str, Any]] = json.loads(self.process.stdout.readline())
-        return ranks
+        """Run a program on `nodes` x `processes` ranks, and kill those that hang; return status and output of each."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+        own |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(self.interpreter.modules)}
+        own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "SLURM_NNODES": str(nodes)}
+        own |= {"WORLD_SIZE": str(nodes * processes), "LOCAL_WORLD_SIZE": str(processes)}
+        command = [str(self.interpreter.python), "-c", RANK, before, *argv]
+        with tempfile.TemporaryDirectory() as name, ExitStack() as files:
+            ranks = []
+            for rank in range(nodes * processes):
+                out, err = (files.enter_context(Path(name, f"{kind}.{rank}").open("wb")) for kind in ("out", "err"))
+                node, local = divmod(rank, processes)
+                place = {"RANK": str(rank), "LOCAL_RANK": str(local), "SLURMD_NODENAME": f"node{node}", **environ}
+                ranks.append(
+                    subprocess.Popen(
+                        command,
+                        cwd=self.folder,
+                        env={**own, **place},
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=err,
+                    )
+                )
+            deadline = time.monotonic() + PATIENCE
+            for process in ranks:
+                try:
+                    process.wait(max(0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            return [
+                {
+                    "status": process.returncode,
+                    "stdout": Path(name, f"out.{rank}").read_text(),
+                    "stderr": Path(name, f"err.{rank}").read_text(),
+                }
+                for rank, process in enumerate(ranks)
+            ]
+
+
+Run = Callable[..., Outcome]
 
 
 @contextmanager
-def forking(modules: Path, *imported: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the script that forks ranks.
+def running(examples: Path, folders: pytest.TempPathFactory) -> Iterator[Run]:
+    """Give what runs a program on forked ranks, in a folder of its own unless one is given, with some text replaced."""
+    with forking(examples) as interpreter:
 
-    Args:
-        modules: Folder of what the programs import.
-        imported: What to import besides, once for all ranks.
-    """
-    script = Path(__file__).with_name("forked_ranks.py")
-    own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    own["OMP_NUM_THREADS"] = "1"
-    with subprocess.Popen(
-        [sys.executable, script, modules, *imported], env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-        assert process.stdin
-        process.stdin.close()
+        def start(
+            name: str,
+            processes: int,
+            *,
+            nodes: int = 1,
+            folder: Path | None = None,
+            edit: tuple[str, str] | None = None,
+            before: str = "",
+            **environ: str,
+        ) -> Outcome:
+            folder = folder or folders.mktemp("run")
+            argv = [str(edited(examples / name, folder, [edit] if edit else []))]
+            ranks = Forked(interpreter, folder)
+            return Outcome(ranks.run(argv, nodes=nodes, processes=processes, before=before, environ=environ), folder)
+
+        yield start

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import re
 import string
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from srunbook import generate, sites
 from srunbook.generate import JobError, JobSpecification, Layer
-from srunbook.generate._specification import CONTROL, choices
+from srunbook.generate.specification import CONTROL, choices
 
 SEED = 20261120
 
@@ -21,26 +20,8 @@ HOSTILE = [
     *("; touch owned", "&& x", "| x", "> owned", "< x", "(", ")", "{a,b}", "*", "?", "[x]", "!x", "#", "# x", " #x"),
     *("~", "~/x", "a=b", "a,b", "--x=a,b", "-", "--", "=", "%j", "{{ name }}", "{% if x %}", "{#", "#SBATCH --nodes=9"),
     *("é", "日本", "\N{RIGHT SINGLE QUOTATION MARK}", "“x”", "\u00a0", "\u200b", "👩\u200d💻", " ", "", "\N{EN DASH}x"),
-    *(
-        "then",
-        "done",
-        "do",
-        "fi",
-        "in",
-        "if",
-        "time",
-        "case",
-        "ls",
-        "echo",
-        "0",
-        "-n",
-        "--%j",
-        "a=",
-        "@",
-        "%",
-        "+",
-        ",",
-    ),
+    *("then", "done", "do", "fi", "in", "if", "time", "case", "ls", "echo"),
+    *("0", "-n", "--%j", "a=", "@", "%", "+", ","),
 ]
 FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028"]
 
@@ -80,6 +61,7 @@ class Chance:
     def __init__(self, capacity: Capacity, seed: int) -> None:
         self.capacity = capacity
         self.random = random.Random(seed)
+        self.choice = self.random.choice
 
     def often(self, share: float = 0.5) -> bool:
         """Return True as often as the share says."""
@@ -88,65 +70,31 @@ class Chance:
     def up_to(self, most: int) -> int:
         """Draw a number from 1: mostly a small one, as people write them, and sometimes the largest."""
         small = self.random.randint(1, min(most, 32))
-        return self.random.choice([small, small, self.random.randint(1, most), most])
+        return self.choice([small, small, self.random.randint(1, most), most])
 
-    def letters(self, first: str, others: str, longest: int) -> str:
-        """Draw a word: mostly a short one, and sometimes the longest."""
-        length = self.random.choice([0, self.random.randint(0, 9), self.random.randint(0, 9), longest - 1])
-        return self.random.choice(first) + "".join(self.random.choices(others, k=length))
-
-    def word(self, longest: int = 64) -> str:
-        """Draw a name."""
-        return self.letters(ALNUM, ALNUM + "._-", longest)
+    def word(self, longest: int = 64, first: str = ALNUM, others: str = f"{ALNUM}._-") -> str:
+        """Draw a name: mostly a short one, and sometimes the longest."""
+        length = self.choice([0, self.random.randint(0, 9), self.random.randint(0, 9), longest - 1])
+        return self.choice(first) + "".join(self.random.choices(others, k=length))
 
     def words(self, kind: str, marks: str) -> str:
         """Draw some of the known words of a kind, or any words."""
         known = self.capacity.words.get(kind) or tuple(self.word(60) for _ in range(4))
         text, *others = self.random.sample(known, self.random.randint(1, min(4, len(known))))
-        return text + "".join(self.random.choice(marks) + other for other in others)
+        return text + "".join(self.choice(marks) + other for other in others)
 
     def text(self) -> str:
         """Draw a text, mostly a hostile one."""
-        if self.often(0.4):
-            return self.random.choice(HOSTILE)
-        if self.often():
-            return "".join(self.random.choices(HOSTILE, k=self.random.randint(2, 4)))
-        codes = [self.random.choice([32, 160, 0x2000, 0x10000]) + self.random.randrange(0x2000) for _ in range(8)]
-        return re.sub(f"[{CONTROL}]", "", "".join(map(chr, codes)))
-
-    def program(self) -> str:
-        """Draw a program."""
-        if self.often(0.03):
-            return self.random.choice(["-x.py", " ", "~/a.py", "a.py "])
-        known = ["train.py", "a b/c'd.py", "./-x.py", "$HOME.py", "`x`", f"{self.text()}.py"]
-        return self.random.choice([*known, f"x{self.text()}.py"])
-
-    def place(self) -> str:
-        """Draw a path that may begin with ~ or a variable."""
-        known = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
-        return self.random.choice([self.random.choice(known), f"/x/{self.text()}"])
+        codes = [self.choice([32, 160, 0x2000, 0x10000]) + self.random.randrange(0x2000) for _ in range(8)]
+        strange = re.sub(f"[{CONTROL}]", "", "".join(map(chr, codes)))
+        return self.choice([self.choice(HOSTILE), "".join(self.random.choices(HOSTILE, k=3)), strange])
 
     def environment(self) -> dict[str, str]:
-        """Draw where Python comes from."""
-        kind = self.random.choice(["virtual_environment", "container_image", "conda_environment"])
-        place = self.place()
-        conda = f"{place}/envs/{self.letters(ALNUM, ALNUM + '._-', 30)}"
-        return {kind: conda if kind == "conda_environment" else place}
-
-    def time(self) -> str:
-        """Draw a time limit, in each of its forms."""
-        if self.often(0.2):
-            return self.random.choice(["30", "30:00", "0-02", "0-02:40"])
-        day = self.random.choice(["", "", f"{self.random.randint(0, 999)}-"])
-        hours = self.random.choice([self.random.randint(0, 12), 23 if day else self.random.randint(0, 999)])
-        form = self.random.choice(["", "02"])
-        return f"{day}{hours:{form}}:{self.random.randint(0, 59):02}:{self.random.randint(0, 59):02}"
-
-    def output(self) -> str:
-        """Draw the name of a log."""
-        folder = self.random.choice(["", "", "logs/", self.letters(ALNUM + "_", ALNUM + "._-", 60) + "/"])
-        before = self.random.choice(["", "%x", "%x_", "svgd_", self.letters(ALNUM + "_", ALNUM + "._-", 30)])
-        return f"{folder}{before}%j{self.random.choice(['.out', '', '.log', '-%x', '-.'])}"
+        """Draw where Python comes from: a path that may begin with ~ or a variable."""
+        kind = self.choice(["virtual_environment", "container_image", "conda_environment"])
+        known = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
+        place = self.choice([self.choice(known), f"/x/{self.text()}"])
+        return {kind: f"{place}/envs/{self.word(30)}" if kind == "conda_environment" else place}
 
     def memory(self, most: int | None) -> str:
         """Draw an amount of memory, at most so many KiB."""
@@ -154,93 +102,85 @@ class Chance:
         number = min(most // 1024**power, 999_999_999) if most else 999_999_999
         return f"{self.up_to(number)}{'KMGT'[power]}" if number else f"{self.up_to(most or 1)}K"
 
-    def variables(self) -> dict[str, str]:
-        """Draw environment variables."""
-        first = string.ascii_letters  # `_` alone belongs to bash
-        return {self.letters(first, ALNUM + "_", 128): self.text() for _ in range(self.random.randint(1, 4))}
-
-    def processes(self, gpus: int) -> int:
-        """Draw the processes of a node; they share its GPUs evenly."""
-        if gpus:
-            return self.random.choice([n for n in range(1, gpus + 1) if gpus % n == 0])
-        return self.random.choice([1, 1, 2, 4, self.random.randint(1, min(512, self.capacity.cpus))])
-
-    def is_there(self, job: Mapping[str, Any]) -> bool:
-        """Tell whether the partition and the account that a site names are there, where not any word will do."""
-        named = [(kind, job.get(kind)) for kind in ("partition", "account")]
-        return all(word in (None, *self.capacity.words.get(kind, [word])) for kind, word in named)
-
     def size(self, framework: str) -> dict[str, Any]:
         """Draw the fields of a size, which have to fit each other; a profile and a cluster may set some of them."""
         made: dict[str, Any] = {}
         preset: dict[str, Any] = {}
+        most, words = self.capacity, self.capacity.words
         if self.often(0.5):
-            made["profile"] = self.random.choice(list(generate.PROFILES))
+            made["profile"] = self.choice(list(generate.PROFILES))
             preset |= generate.PROFILES[made["profile"]]
-        if self.often(0.4):
-            made["cluster"] = self.random.choice([name for name in sites.names() if self.is_there(sites.read(name))])
+        if self.often(0.4):  # a site whose partition and account are there, where not any word will do
+            kinds = ("partition", "account")
+            known = {name: [sites.read(name).get(kind) for kind in kinds] for name in sites.names()}
+            fits = [
+                name
+                for name, values in known.items()
+                if all(one in (None, *words.get(kind, [one])) for kind, one in zip(kinds, values, strict=True))
+            ]
+            made["cluster"] = self.choice(fits)
             preset |= sites.read(made["cluster"])
         if "nodes" not in preset or self.often():
-            made["nodes"] = self.up_to(self.capacity.nodes)
-        gpus = self.up_to(self.capacity.gpus) if framework != "gloo" and self.often(0.3) else 0
+            made["nodes"] = self.up_to(most.nodes)
+        gpus = self.up_to(most.gpus) if framework != "gloo" and self.often(0.3) else 0
         if gpus:
-            kind = self.random.choice(self.capacity.words.get("gpu") or ("a100", "H-1.0_x"))
-            made |= {"platform": "gpu", "gpus_per_node": self.random.choice([gpus, f"{kind}:{gpus}"])}
+            kind = self.choice(words.get("gpu") or ("a100", "H-1.0_x"))
+            made |= {"platform": "gpu", "gpus_per_node": self.choice([gpus, f"{kind}:{gpus}"])}
         elif "gpus_per_node" in preset:
             made |= {"platform": "cpu", "gpus_per_node": None}
-        processes = self.processes(gpus)
+        shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
+        processes = self.choice(shared or [1, 1, 2, 4, self.random.randint(1, min(512, most.cpus))])
         cpus = preset.get("cpus_per_node", 0)
         if not cpus or cpus % processes or self.often():
-            cpus = made["cpus_per_node"] = processes * self.up_to(max(1, self.capacity.cpus // processes))
+            cpus = made["cpus_per_node"] = processes * self.up_to(max(1, most.cpus // processes))
         if processes != (gpus or 1) or self.often(0.2):
             made["processes_per_node"] = processes
         if framework == "jax" and not gpus and self.often(0.7):
             made["devices_per_process"] = self.up_to(cpus // processes)
-        if self.often(0.6):
+        if self.often(0.6):  # Slurm rounds up to MiB; with --exclusive it counts all CPUs of a node
             each = self.often()
-            # Slurm rounds up to MiB; with --exclusive it counts all CPUs of a node.
-            most = self.capacity.memory and (
-                self.capacity.memory // self.capacity.cpus - 1024 if each else self.capacity.memory
-            )
-            made["memory_per_cpu" if each else "memory_per_node"] = self.memory(most)
+            limit = most.memory and (most.memory // most.cpus - 1024 if each else most.memory)
+            made["memory_per_cpu" if each else "memory_per_node"] = self.memory(limit)
         return made
-
-    def others(self) -> dict[str, Any]:
-        """Draw the fields whose values fit those of any others."""
-        random = self.random
-        made = {
-            "name": self.word(),
-            "time_limit": self.time(),
-            "exclusive": self.often(),
-            "partition": self.words("partition", ","),
-            "account": random.choice(self.capacity.words.get("account") or (self.word(),)),
-            "qos": self.word(),
-            "constraint": self.words("constraint", "&|"),
-            # With a digit, as interfaces have: shellcheck takes `export NAME=fi` for a word of bash, bash does not.
-            "network_interface": f"{self.letters(string.ascii_letters, ALNUM + '._-', 14)}0",
-            "modules_to_load": [self.letters(ALNUM, ALNUM + "._+/@-", 128) for _ in range(random.randint(1, 3))],
-            "env_vars": self.variables(),
-            "coordinator_port": random.choice([1024, 65535, random.randint(1024, 65535)]),
-            "output": self.output(),
-            "requeue": self.often(),
-            "signal": f"{random.choice(SIGNALS)}@{self.up_to(random.choice([300, 65535]))}",
-            "arguments": [self.text() for _ in range(random.randint(1, 4))],
-            **self.environment(),
-        }
-        return {name: value for name, value in made.items() if self.often()}
 
     def configuration(self) -> dict[str, Any]:
         """Draw a configuration as somebody might write it: mostly allowed, with hostile texts, and sometimes wrong."""
-        framework = self.random.choice([*choices("framework"), "jax"])
-        made = {"script": self.program(), "framework": framework, **self.size(framework), **self.others()}
+        framework = self.choice([*choices("framework"), "jax"])
+        programs = ["train.py", "a b/c'd.py", "./-x.py", "$HOME.py", "`x`", f"{self.text()}.py", f"x{self.text()}.py"]
+        wrong_programs = ["-x.py", " ", "~/a.py", "a.py "]
+        made = {"script": self.choice(wrong_programs if self.often(0.03) else programs), "framework": framework}
+        made |= self.size(framework)
+        few = range(self.random.randint(1, 3))
+        others = {
+            "name": self.word(),
+            "time_limit": self.choice(["30", "30:00", "0-02", "0-02:40", "2:00:00", "1-12:00:00", "999-23:59:59"]),
+            "exclusive": self.often(),
+            "partition": self.words("partition", ","),
+            "account": self.choice(self.capacity.words.get("account") or (self.word(),)),
+            "qos": self.word(),
+            "constraint": self.words("constraint", "&|"),
+            # With a digit, as interfaces have: shellcheck takes `export NAME=fi` for a word of bash, bash does not.
+            "network_interface": f"{self.word(14, string.ascii_letters)}0",
+            "modules_to_load": [self.word(128, others=f"{ALNUM}._+/@-") for _ in few],
+            # `_` alone belongs to bash
+            "env_vars": {self.word(128, string.ascii_letters, f"{ALNUM}_"): self.text() for _ in few},
+            "coordinator_port": self.choice([1024, 65535, self.random.randint(1024, 65535)]),
+            "output": self.choice(
+                ["%j", "%x_%j.out", "logs/%x_%j.out", "a.b/_%j-%x-.", f"{'x' * 60}/{'y' * 30}%j.log"]
+            ),
+            "requeue": self.often(),
+            "signal": f"{self.choice(SIGNALS)}@{self.up_to(self.choice([300, 65535]))}",
+            "arguments": [self.text() for _ in few],
+            **self.environment(),
+        }
+        made |= {name: value for name, value in others.items() if self.often()}
         if made.get("platform") == "gpu" and self.often(0.4):
-            made["gpu_option"] = self.random.choice(choices("gpu_option"))
+            made["gpu_option"] = self.choice(choices("gpu_option"))
         if framework == "torchrun" and self.often(0.3):
             made |= {"older_torchrun": True, "signal": "TERM@120"}
         if self.often(self.capacity.wrong):
-            name = self.random.choice(list(JobSpecification.model_fields))
-            anything = [*FATAL, self.text(), self.random.randint(-(10**6), 10**6), 0.5, None, True]
-            wrong = self.random.choice(anything)
+            name = self.choice(list(JobSpecification.model_fields))
+            wrong = self.choice([*FATAL, self.text(), self.random.randint(-(10**6), 10**6), 0.5, None, True])
             kind = type(made.get(name))
             made[name] = [wrong] if kind is list else {"A": wrong} if kind is dict else wrong
         return made
@@ -253,31 +193,27 @@ class Trial:
     Args:
         folder: Where the accepted scripts are.
         accepted: Specifications with their scripts.
-        refused: The framework of each that was refused, and what was said.
+        refused: What was said of each that was refused.
     """
 
     folder: Path
     accepted: list[tuple[JobSpecification, Path]] = field(default_factory=list)
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
-    def attempt(self, values: dict[str, Any]) -> None:
-        """Render one configuration, if it is accepted."""
+
+def generated(folder: Path, count: int, capacity: Capacity, seed: int = SEED) -> Trial:
+    """Try as many configurations, and write the script of each that is accepted."""
+    folder.mkdir()
+    trial, chance = Trial(folder), Chance(capacity, seed)
+    for number in range(count):
+        values = chance.configuration()
         try:
             job = generate.specify(Layer("here", values))
             text = generate.render(job.specification, made_by=f"srunbook generate --script {values['script']!r}")
         except JobError as error:
-            self.refused.append((str(values["framework"]), str(error)))
-            return
-        path = self.folder / f"{len(self.accepted):05}.sbatch"
+            trial.refused.append(str(error))
+            continue
+        path = folder / f"{number:05}.sbatch"
         path.write_bytes(text.encode())
-        self.accepted.append((job.specification, path))
-
-
-def generated(folder: Path, count: int, capacity: Capacity, seed: int = SEED) -> Trial:
-    """Try as many configurations."""
-    folder.mkdir()
-    trial = Trial(folder)
-    chance = Chance(capacity, seed)
-    for _ in range(count):
-        trial.attempt(chance.configuration())
+        trial.accepted.append((job.specification, path))
     return trial

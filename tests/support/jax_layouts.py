@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.comparing import Difference, farthest
+from support.programs import edited
 
 from srunbook import simulate
 
@@ -23,8 +25,6 @@ STEPS = 20
 EXACT = 1e-9
 """Largest difference in float64, of a loss and of a parameter."""
 
-SINGLE = {"loss": 1e-5, "parameters": 1e-3}
-"""The same in float32. Adam makes a step of the same length however small a gradient is, rounded or not."""
 
 IN_FULL = {
     "STEPS = 40\n": f"STEPS = {STEPS}\n",
@@ -61,18 +61,6 @@ class Training:
     parameters: Arrays
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Largest absolute differences between two trainings: of a step's loss, and of a parameter at the end."""
-
-    loss: float
-    parameters: float
-
-    def within(self, loss: float, parameters: float) -> bool:
-        """Tell whether both are at most this large."""
-        return self.loss <= loss and self.parameters <= parameters
-
-
 def difference(found: Training, expected: Training) -> Difference:
     """Compare two trainings, by the steps that both took.
 
@@ -82,11 +70,8 @@ def difference(found: Training, expected: Training) -> Difference:
     for each in (found, expected):
         assert each.status == 0, each.text
         assert max(each.losses) == STEPS, each.text
-    shapes = [{name: value.shape for name, value in each.parameters.items()} for each in (found, expected)]
-    assert shapes[0] == shapes[1]
-    losses = [abs(loss - expected.losses[step]) for step, loss in found.losses.items()]
-    parameters = [float(abs(found.parameters[name] - value).max()) for name, value in expected.parameters.items()]
-    return Difference(max(losses), max(parameters))
+    losses = ((loss, expected.losses[step]) for step, loss in found.losses.items())
+    return farthest(losses, found.parameters, expected.parameters)
 
 
 def losses_of(text: str) -> dict[int, float]:
@@ -117,13 +102,8 @@ def train(
         edits: Further text to replace, each occurring once.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = (PROGRAMS / name).read_text(encoding="utf-8")
     replaced = IN_FULL | (edits or {}) | {"import jax\n": FIRST.format(dtype == "float64")}
-    for old, new in replaced.items():
-        assert text.count(old) == 1, (name, old)
-        text = text.replace(old, new)
-    program = folder / name
-    program.write_text(text, encoding="utf-8")
+    program = edited(PROGRAMS / name, folder, replaced.items())
     (folder / "model.npz").unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 from support import forked
+from support.comparing import Difference, farthest
+from support.programs import edited
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 
@@ -23,8 +25,6 @@ STEPS = 20
 EXACT = 1e-9
 """Largest difference in float64, of a loss and of a parameter."""
 
-SINGLE = {"loss": 1e-5, "parameters": 1e-3}
-"""The same in float32. Adam makes a step of the same length however small a gradient is, rounded or not."""
 
 IN_FULL = {"if step % 10 == 0": "if True", ":.6f}": ":.17g}"}
 """What is replaced in the text of each program of the guide."""
@@ -56,18 +56,6 @@ class Training:
     parameters: dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Largest absolute differences between two trainings: of a step's loss, and of a parameter at the end."""
-
-    loss: float
-    parameters: float
-
-    def within(self, loss: float, parameters: float) -> bool:
-        """Tell whether both are at most this large."""
-        return self.loss <= loss and self.parameters <= parameters
-
-
 def difference(found: Training, expected: Training) -> Difference:
     """Compare two trainings.
 
@@ -77,11 +65,7 @@ def difference(found: Training, expected: Training) -> Difference:
     for each in (found, expected):
         assert not any(each.statuses), each.text
         assert len(each.losses) == STEPS, each.text
-    shapes = [{name: value.shape for name, value in each.parameters.items()} for each in (found, expected)]
-    assert shapes[0] == shapes[1]
-    losses = [abs(one - other) for one, other in zip(found.losses, expected.losses, strict=True)]
-    parameters = [float((found.parameters[name] - value).abs().max()) for name, value in expected.parameters.items()]
-    return Difference(max(losses), max(parameters))
+    return farthest(zip(found.losses, expected.losses, strict=True), found.parameters, expected.parameters)
 
 
 def train(
@@ -102,13 +86,8 @@ def train(
     """
     folder = ranks.new_folder()
     folder.mkdir()
-    text = program.read_text(encoding="utf-8")
     own = IN_FULL | {"STEPS = 40\n": f"STEPS = {steps}\n"}
-    for old, new in ((edits or {}) | (own if program.parent == PROGRAMS else {})).items():
-        assert text.count(old) == 1, (program.name, old)
-        text = text.replace(old, new)
-    copy = folder / program.name
-    copy.write_text(text, encoding="utf-8")
+    copy = edited(program, folder, ((edits or {}) | (own if program.parent == PROGRAMS else {})).items())
     first = f"import os; os.chdir({str(folder)!r})\n{ONE_PRECISION.format(dtype=dtype)}{before}"
     ended = ranks.run(
         [str(copy), *map(str, arguments)],

@@ -24,6 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+PYTHON = sys.executable
+"""The plain interpreter, whatever takes its place later."""
+
 MODULES = ("lightning", "torch.distributed.run", "torch.utils.tensorboard", "sklearn.datasets", "matplotlib.figure")
 
 CLIENT = """#!{python} -IS
@@ -48,18 +51,22 @@ os._exit(status)
 
 
 @contextlib.contextmanager
-def preloaded(folder: Path) -> Iterator[Path]:
+def preloaded(folder: Path, *imported: str) -> Iterator[Path]:
     """Start the process that forks, and yield the command.
+
+    It may itself be started from another such process: it has then imported most already.
 
     Args:
         folder: Where the command and the socket lie; its path has to be short.
+        imported: What to import besides `MODULES`.
     """
     address, client = folder / "socket", folder / "python"
-    client.write_text(CLIENT.format(python=sys.executable, address=str(address)), encoding="utf-8")
+    client.write_text(CLIENT.format(python=PYTHON, address=str(address)), encoding="utf-8")
     client.chmod(0o755)
     hidden = ("SLURM", "OMP_", "JAX_")
     own = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    with subprocess.Popen([sys.executable, __file__, address], env=own, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, __file__, str(address), *imported]
+    with subprocess.Popen(command, env=own, stdin=subprocess.PIPE) as process:
         while not address.exists():
             assert process.poll() is None
             time.sleep(0.02)
@@ -224,7 +231,7 @@ def run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    for name in MODULES:
+    for name in (*MODULES, *sys.argv[2:]):
         __import__(name)
     gc.collect()
     gc.freeze()  # no memory is copied, and no time spent at the end, for the garbage of imports

@@ -12,8 +12,7 @@ from functools import partial
 from srunbook import cluster
 from srunbook.cli._checkout import provision
 from srunbook.cluster._host import check_host, has_cgroup_v1
-from srunbook.cluster._images import ensure_image
-from srunbook.cluster._roots import ensure_root
+from srunbook.cluster._roots import ensure_image, ensure_root
 
 say = partial(print, flush=True)
 

@@ -8,14 +8,13 @@ import platform
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from recording_files import Recording, read_recording, recording_path, write_recording
 from support.comparing import Mask, compare
-from support.greetings import without_greetings
-from support.library_lines import program_lines
+from support.library_lines import program_lines, without_greetings
 
 from srunbook.cluster import FinishedJob, State
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -89,31 +88,14 @@ GENERATION_LINES = re.compile(r"\s*$|(JobId|   \w+)=")
 """Lines that differ between generations: of `scontrol show job`."""
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """What the directives of a script ask for.
-
-    Args:
-        nodes: Number of nodes.
-        tasks: Number of tasks of its step.
-        ranks: Number of ranks, or None where the script decides that when it runs.
-        container: Whether it needs Apptainer.
-    """
-
-    nodes: int
-    tasks: int
-    ranks: int | None
-    container: bool
-
-    @classmethod
-    def of(cls, script: Path) -> Expectation:
-        """Read a script."""
-        text = script.read_text(encoding="utf-8")
-        asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
-        tasks = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
-        # One task for each node starts several ranks there.
-        launches_itself = "torchrun" in text or "accelerate launch" in text
-        return cls(asked.get("nodes", 1), tasks, None if launches_itself else tasks, "singularity run" in text)
+def asked_for(script: Path) -> tuple[int, int, int | None]:
+    """Return the nodes, tasks and ranks that a script asks for; None where it decides on the ranks when it runs."""
+    text = script.read_text(encoding="utf-8")
+    asked = {name: int(value) for name, value in re.findall(r"^#SBATCH --([\w-]+)=(\d+)\b", text, re.MULTILINE)}
+    tasks = asked.get("ntasks") or asked.get("nodes", 1) * asked.get("ntasks-per-node", 1)
+    # One task for each node starts several ranks there.
+    launches_itself = "torchrun" in text or "accelerate launch" in text
+    return asked.get("nodes", 1), tasks, None if launches_itself else tasks
 
 
 class Proof:
@@ -133,25 +115,25 @@ class Proof:
         if not job.rows:
             found.append("accounting knows nothing of the job")
         lines = job.output.splitlines()
-        expected = Expectation.of(script)
+        nodes, tasks, ranks = asked_for(script)
         speaking = {int(match[1]) for line in lines if (match := re.match(r"\s*\[?(\d+)[\]:] ", line))}
-        if missing := set(range(expected.tasks)) - speaking:
-            found.append(f"nothing was printed by rank {', '.join(map(str, sorted(missing)))} of {expected.tasks}")
+        if missing := set(range(tasks)) - speaking:
+            found.append(f"nothing was printed by rank {', '.join(map(str, sorted(missing)))} of {tasks}")
         records = parse_rank_lines(lines)
         if records:
             sizes = {record.world_size for record in records if isinstance(record, RankStart)}
-            size = expected.ranks or max(sizes, default=expected.tasks)
-            if sizes != {size} or size % expected.tasks:
-                found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {expected.tasks} tasks")
+            size = ranks or max(sizes, default=tasks)
+            if sizes != {size} or size % tasks:
+                found.append(f"world sizes {sorted(sizes)} were seen, and Slurm gave {tasks} tasks")
             hosts = {record.host for record in records if isinstance(record, RankStart)}
-            if len(hosts) != expected.nodes:
-                found.append(f"ranks started on {', '.join(sorted(hosts))}, and {expected.nodes} nodes were asked for")
+            if len(hosts) != nodes:
+                found.append(f"ranks started on {', '.join(sorted(hosts))}, and {nodes} nodes were asked for")
             starts = sorted(record.rank for record in records if isinstance(record, RankStart))
             ends = sorted(record.rank for record in records if not isinstance(record, RankStart))
             found += [
-                f"records {what} are of ranks {ranks}, and there should be one of each of {size}"
-                for what, ranks in (("start", starts), ("end", ends))
-                if ranks != list(range(size)) and (ranks or what == "start")  # the first programs say no end
+                f"records {what} are of ranks {seen}, and there should be one of each of {size}"
+                for what, seen in (("start", starts), ("end", ends))
+                if seen != list(range(size)) and (seen or what == "start")  # the first programs say no end
             ]
         return found
 
@@ -206,21 +188,22 @@ class Proof:
             date=today,
             source_sha256=sha256,
             output=tuple(line for line in job.output.splitlines() if not FRAMES.match(line)),
-            versions=self.versions(script, job),
+            versions=self.versions(script),
             plugins={name: self.state.plugins[name] for name in ("proctrack", "task")},
             accounting=job.rows,
             also=also,
         )
         write_recording(path, recording)
 
-    def versions(self, script: Path, job: FinishedJob) -> dict[str, str]:
-        """Versions that mattered for a job."""
+    def versions(self, script: Path) -> dict[str, str]:
+        """Return the versions that mattered for the job of a script."""
+        text = script.read_text(encoding="utf-8")
         versions = {"slurm": self.state.root["slurm"]}
-        if Expectation.of(script).container:
+        if "singularity run" in text:
             versions["apptainer"] = self.state.root["versions"]["apptainer"].split("+")[0]
         else:
             versions["python"] = platform.python_version()
-        programs = re.findall(r"\b[\w.-]+\.py\b", script.read_text(encoding="utf-8"))
+        programs = re.findall(r"\b[\w.-]+\.py\b", text)
         folder = ROOT / "examples" / script.parent.name
         found = [path for name in programs for path in (folder / name, folder / "full" / name) if path.exists()]
         texts = [path.read_text(encoding="utf-8") for path in found]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.exit_abort import aborted_at_exit
+from support.library_lines import aborted_at_exit
 
 from srunbook import cluster
 from srunbook.cli._checkout import programs_of, provision
 from srunbook.cluster import FinishedJob, Image, Specification, State
-from srunbook.cluster._images import ensure_image
 from srunbook.cluster._provision import IMAGES
-from srunbook.cluster._roots import ensure_root
+from srunbook.cluster._roots import ensure_image, ensure_root
+from srunbook.slurm import ask_accounting, queue_states
 
 
 def cluster_name(config: pytest.Config, *parts: str) -> str:
@@ -65,6 +67,19 @@ MORE_TIME = "--time=60"
 """Minutes for a job under test: the script's own limit is for its readers' machines."""
 
 
+def submit_all(
+    state: State, *scripts: Path, extra: Sequence[Path] = (), options: Sequence[str] = ()
+) -> list[FinishedJob]:
+    """Submit scripts at once, each in a folder of its own beside other files, and wait for the ends of all jobs."""
+    jobs = []
+    for script in scripts:
+        command = ["sbatch", "--parsable", *options, script.name]
+        submitted = cluster.capture(state, command, folder=cluster.stage(state, script, extra=extra))
+        assert submitted.returncode == 0, submitted.stderr
+        jobs.append(submitted.stdout.strip())
+    return [cluster.await_job(state, job) for job in jobs]
+
+
 def submit(
     state: State,
     script: Path,
@@ -82,3 +97,52 @@ def submit(
             "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
         )
     return job
+
+
+@dataclass
+class Jobs:
+    """Jobs that run beside each other, by name.
+
+    Args:
+        state: The cluster.
+        until: Polls.
+        folder: Where they were submitted.
+        numbers: Their numbers.
+        steps_end: Whether accounting hears of the end of each step: of one whose node died it does not.
+    """
+
+    state: State
+    until: Callable[[Callable[[], object]], object]
+    folder: str
+    numbers: dict[str, str] = field(default_factory=dict)
+    steps_end: bool = True
+
+    def submit(self, name: str, options: str, command: str, *more: str, user: str = cluster.USER) -> None:
+        """Submit the command of a job."""
+        argv = ["sbatch", "--parsable", *more, *options.split(), f"--wrap={command}"]
+        folder = self.folder if user == cluster.USER else f"/home/{user}"
+        done = cluster.capture(self.state, argv, folder=folder, user=user)
+        assert done.returncode == 0, done.stderr
+        self.numbers[name] = done.stdout.strip()
+
+    def log(self, name: str) -> str:
+        """Return what is in the log of a job by now."""
+        path = self.state.folder / self.folder.lstrip("/") / f"slurm-{self.numbers[name]}.out"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def ended(self, name: str) -> str:
+        """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
+        number = self.numbers[name]
+
+        def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+            return cluster.capture(self.state, command)
+
+        def over() -> bool:
+            queued = queue_states(number, run) or ()
+            parts = {part for part in queued if re.fullmatch(r"\d+(?:[_+]\d+)?", part)}  # whose rows may come later
+            found = ask_accounting(number, run)
+            rows = [row for row in found.last if self.steps_end or not row.step]
+            return bool(rows) and all(row.ended for row in rows) and parts <= found.parts.keys()
+
+        self.until(over)
+        return number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support import forked
+from support.programs import edited
 
 from srunbook import memory
 
@@ -87,12 +88,7 @@ def saved_bytes(
     """
     folder = ranks.new_folder()
     folder.mkdir()
-    text = program.read_text(encoding="utf-8")
-    for old, new in ((edits or {}) | EDITS).items():
-        assert text.count(old) == 1, (program.name, old)
-        text = text.replace(old, new)
-    copy = folder / program.name
-    copy.write_text(text, encoding="utf-8")
+    copy = edited(program, folder, ((edits or {}) | EDITS).items())
     before = COUNTING.format(folder=str(folder))
     ended = ranks.run([str(copy)], nodes=1, processes=processes, before=before, environ=environ or {})
     outcome = forked.Outcome(ended, folder)

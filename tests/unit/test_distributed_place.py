@@ -54,14 +54,11 @@ def test_single():
 @pytest.mark.parametrize(
     ("environ", "arguments", "address"),
     [
-        ({"SLURM_COORDINATOR_ADDRESS": "n9"}, {}, "n9:61457"),
         ({"SLURM_COORDINATOR_ADDRESS": "n9:5000"}, {}, "n9:5000"),
         ({"SLURM_COORDINATOR_ADDRESS": "n9", "JAX_COORDINATOR_PORT": "12345"}, {}, "n9:12345"),
-        ({"JAX_COORDINATOR_PORT": "12345"}, {}, "rack0n01-ib:12345"),
         ({"JAX_COORDINATOR_ADDRESS": "n8:5002"}, {}, "n8:5002"),
         ({"JAX_COORDINATOR_ADDRESS": "n8:5002", "SLURM_COORDINATOR_ADDRESS": "n9"}, {}, "n9:61457"),
         ({"SLURM_COORDINATOR_ADDRESS": "n9"}, {"coordinator_address": "n7:5003"}, "n7:5003"),
-        ({}, {"coordinator_address": "[fe80::1]:5003"}, "[fe80::1]:5003"),
     ],
 )
 def test_coordinator(environ, arguments, address):
@@ -96,7 +93,6 @@ FOUR = {**STEP, "SLURM_GPUS_ON_NODE": "4"}
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3"}, (0, 1)),
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, (2, 3)),
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "3"}, None),
-        ({**FOUR, "CUDA_VISIBLE_DEVICES": ""}, None),
         ({**FOUR, "JAX_LOCAL_DEVICE_IDS": "1,3"}, None),
         ({**FOUR, "SLURM_GPUS_ON_NODE": "3", "JAX_PLATFORMS": "cpu"}, None),
     ],
@@ -110,12 +106,6 @@ def test_gpus(environ, ids):
     ("environ", "arguments", "message"),
     [
         pytest.param({"SLURM_JOB_ID": "17"}, {}, r"SLURM_PROCID.* not set.*srun python train\.py", id="batch script"),
-        pytest.param(
-            {name: value for name, value in STEP.items() if "JOB" not in name},
-            {},
-            r"SLURM_JOB_ID.*srun",
-            id="no job id",
-        ),
         pytest.param({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, {}, r"4 tasks.*srun", id="tasks"),
         pytest.param(
             {**STEP, "SLURM_PROCID": "0"},
@@ -123,24 +113,15 @@ def test_gpus(environ, ids):
             r"rank 0 runs on .*02-ib.*export SLURM_COORDINATOR.*=rack0n02-ib",
             id="first",
         ),
-        pytest.param(
-            {**STEP, "JAX_COORDINATOR_PORT": "http"}, {}, r"port is 'http'.*JAX_COORDINATOR_PORT=54321", id="word"
-        ),
         pytest.param({**STEP, "JAX_COORDINATOR_PORT": "70000"}, {}, r"'70000'; ports are 1024 to 65535", id="port"),
         pytest.param(
             {**STEP, "SLURM_COORDINATOR_ADDRESS": "http://n1"}, {}, r"'http://n1'.*SLURM_COORDINATOR_ADDRESS", id="URL"
         ),
         pytest.param({**FOUR, "SLURM_GPUS_ON_NODE": "3"}, {}, r"SLURM_GPUS_ON_NODE=3.*--gpus-per-node=3", id="uneven"),
-        pytest.param({}, {"num_processes": 2}, r"process_id=None, num_processes=2: .*both", id="half of the arguments"),
-        pytest.param({}, {"num_processes": 2, "process_id": 2}, r"0 to num_processes - 1", id="no such process"),
         pytest.param({}, {"coordinator_address": "n1:5000"}, r"both.*srun python", id="address alone"),
         pytest.param(
             {}, {"num_processes": 2, "process_id": 1}, r"coordinator_address=None: .*host:port", id="no address"
         ),
-        pytest.param(
-            {}, {"num_processes": 2, "process_id": 1, "coordinator_address": "n1"}, r"'n1': .*host:port", id="no port"
-        ),
-        pytest.param({}, {"cpu_devices": 0}, r"cpu_devices=0", id="no devices"),
     ],
 )
 def test_refused(environ, arguments, message):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
-import sys
 
 import pytest
 
@@ -38,7 +36,7 @@ def scontrol(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", list(SIGNALS))
 def test_a_signal(stop, number):
     """Each of the three signals is noted, and reported from the next step on; a second one changes nothing."""
     before = stop.requested()
@@ -90,11 +88,3 @@ def test_requeue_that_fails_says_so(scontrol, monkeypatch, capsys, tmp_path):
     assert "requeue 17: Requested operation is presently disabled. Submit the job again" in refused
     assert "requeue 17: [Errno 2]" in missing
     assert "SLURM_JOB_ID is not set" in outside
-
-
-def test_without_the_handlers():
-    """The same signal ends a program that has not made a StopSignal."""
-    program = "import os, signal, srunbook.signals; os.kill(os.getpid(), signal.SIGUSR1)"
-    done = subprocess.run([sys.executable, "-c", program], check=False)
-
-    assert done.returncode == -signal.SIGUSR1

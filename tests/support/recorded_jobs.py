@@ -1,8 +1,9 @@
-"""Compare what a script of an entry printed on the cluster with its recording, or write it."""
+"""Compare what a script of an entry or a rehearsal printed on the cluster with its recording, or write that."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import platform
 import re
 from collections.abc import Callable, Iterable
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from recording_files import Recording, read_recording, recording_path, write_recording
-from support.comparing import Mask, compare
+from support.comparing import Mask, compare, masked
+from support.proof import FRAMES
+from support.proof import MASKS as JOB_MASKS
 
 from srunbook.cluster import State
 
@@ -29,12 +32,15 @@ MASKS = (
     Mask(r"val_mae [\d.]+  val_rmse [\d.]+", "val_mae <n>  val_rmse <n>", "processors round in different ways"),
 )
 
+PLACES = re.compile(r'(?<=")/\S*/(?=site-packages/|python3\.\d+/)|(?<=")/home/\w+/[\w.-]+/')
+"""Folders of this machine and of the job in a traceback."""
 
-def masked(line: str, more: Iterable[Mask] = ()) -> str:
-    """Return a line without what may vary."""
-    for mask in (*more, *MASKS):
-        line = re.sub(mask.pattern, mask.replacement, line)
-    return line
+
+def check_output(script: Path, output: str, essential: Iterable[str]) -> tuple[str, ...]:
+    """Check that a job printed a line for each pattern; return its output without stacks of C++ and own folders."""
+    for pattern in essential:
+        assert re.search(pattern, output, re.MULTILINE), f"{script}: no line has {pattern}:\n{output}"
+    return tuple(PLACES.sub("", line.rstrip()) for line in output.splitlines() if not FRAMES.match(line))
 
 
 def add_generation(script: Path, sha256: str, version: str) -> None:
@@ -48,7 +54,12 @@ def add_generation(script: Path, sha256: str, version: str) -> None:
 
 
 def entry_check(slurm: State, request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Return what compares a script's output with its recording, or writes it with `--record`."""
+    """Return what compares a script's output with its recording, or writes it with `--record`.
+
+    Lines that have an essential pattern have to be the same, but for masks and for how often they come. With
+    `matched`, only what the patterns match is compared, and any status but 0 is as good as another. `first` is the
+    generation whose run is the recording, `libraries` are packages whose versions matter.
+    """
 
     def check(
         script: Path,
@@ -59,16 +70,17 @@ def entry_check(slurm: State, request: pytest.FixtureRequest) -> Callable[..., N
         rows: Iterable[dict[str, str]] = (),
         masks: Iterable[Mask] = (),
         first: str = "22.05",
+        libraries: Iterable[str] = (),
+        matched: bool = False,
     ) -> None:
-        lines = tuple(line.rstrip() for line in output.splitlines())
-        for pattern in essential:
-            assert re.search(pattern, output, re.MULTILINE), f"no line matches {pattern}:\n{output}"
+        lines = check_output(script, output, essential)
         sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
         if slurm.specification.slurm != first:
             if request.config.getoption("--record"):
                 add_generation(script, sha256, slurm.root["slurm"])
             return
         if request.config.getoption("--record"):
+            versions = {name: importlib.metadata.version(name) for name in libraries}
             recording = Recording(
                 command=command,
                 where="slurm" if script.suffix == ".sbatch" else "process",
@@ -76,7 +88,7 @@ def entry_check(slurm: State, request: pytest.FixtureRequest) -> Callable[..., N
                 source_sha256=sha256,
                 output=lines,
                 exit_code=status,
-                versions={"slurm": slurm.root["slurm"], "python": platform.python_version()},
+                versions={"slurm": slurm.root["slurm"], "python": platform.python_version(), **versions},
                 plugins={name: slurm.plugins[name] for name in ("proctrack", "task")},
                 accounting=[*rows],
             )
@@ -84,11 +96,11 @@ def entry_check(slurm: State, request: pytest.FixtureRequest) -> Callable[..., N
         again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
         assert recording_path(script).exists(), again
         recording = read_recording(recording_path(script))
-        assert (recording.source_sha256, recording.exit_code) == (sha256, status), again
-        kept = [
-            [line for line in side if any(re.search(p, line) for p in essential)] for side in (recording.output, lines)
-        ]
-        once = [sorted({masked(line, masks) for line in side}) for side in kept]
+        assert recording.source_sha256 == sha256, again
+        assert recording.exit_code == status or (matched and recording.exit_code and status), again
+        ours = JOB_MASKS if matched else (*masks, *MASKS)
+        found = [[(re.search(p, line), line) for line in side for p in essential] for side in (recording.output, lines)]
+        once = [sorted({masked(part[0] if matched else line, ours) for part, line in side if part}) for side in found]
         difference = compare(*once)
         assert not difference, f"{difference}\n{again}"
 

@@ -1,0 +1,33 @@
+"""What tests make of programs: a copy with some text changed, stand-ins for commands, and the losses they print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def edited(program: Path, folder: Path, edits: Iterable[tuple[str, str]] = ()) -> Path:
+    """Copy a program into a folder, with text replaced that occurs once in it; return the copy."""
+    text = program.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert text.count(old) == 1, (program.name, old)
+        text = text.replace(old, new)
+    copy = folder / program.name
+    copy.write_text(text, encoding="utf-8")
+    return copy
+
+
+def stand_ins(folder: Path, **commands: str) -> Path:
+    """Write shell scripts that take the place of commands into `bin` in a folder; return that."""
+    place = folder / "bin"
+    place.mkdir(exist_ok=True)
+    for name, text in commands.items():
+        (place / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        (place / name).chmod(0o755)
+    return place
+
+
+def losses(text: str) -> list[float]:
+    """Return the losses that stand at the ends of lines, in their order."""
+    return [float(loss) for loss in re.findall(r"loss ([\d.]+)$", text, re.MULTILINE)]

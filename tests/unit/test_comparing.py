@@ -1,0 +1,113 @@
+"""How the output of a run is compared with its recording: what may vary, and what is never excused."""
+
+from __future__ import annotations
+
+import pytest
+from support.comparing import Mask, compare
+from support.library_lines import aborted_at_exit, is_library_line, program_lines, without_greetings
+
+
+def test_masks():
+    """What a mask names may differ between two runs, and nothing else."""
+    masks = [Mask(r"pid \d+", "pid <pid>", "a fresh process each time")]
+
+    assert compare(["pid 1, y=8"], ["pid 22, y=8"], masks) is None
+    assert "+pid <pid>, y=7" in compare(["pid 1, y=8"], ["pid 22, y=7"], masks)
+    assert compare(["pid 1"], ["pid 22"]) is not None
+
+
+def test_order():
+    """Where ranks print in any order, the order does not count, and a missing line does."""
+    assert compare(["a", "b"], ["b", "a"], ordered=False) is None
+    assert compare(["a", "b"], ["b", "a"]) is not None
+    assert compare(["a", "b"], ["b"], ordered=False) is not None
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_numbers(ordered):
+    """Numbers with a fraction agree within 1 %; counts, versions and addresses have to be the same."""
+    recorded = ["step 10: loss 0.2948003, rate 1.00e-03", "step 20: loss 0.1"]
+    printed = ["step 10: loss 0.2949, rate 1.001e-03", "step 20: loss 0.1005"]
+
+    assert compare(recorded, printed, ordered=ordered) is None
+    assert "+step 20: loss 0.102" in compare(recorded, [printed[0], "step 20: loss 0.102"], ordered=ordered)
+    for one, other in (("step 100", "step 101"), ("torch 2.13.0", "torch 2.13.1"), ("10.77.0.200", "10.77.0.201")):
+        assert compare([one], [other], ordered=ordered) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1: [W1123 05:59:16.934620432 TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl(fd=4): Broken pipe",
+        "1: Exception raised from recvBytes at torch/csrc/distributed/c10d/Utils.hpp:787 (most recent call first):",
+        "1: W1123 05:59:16.923000 178 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1298] The node ...",
+        "0: [rank0]:            ~~~~~~~~^^^^^^^^^^^",
+        "1: ",
+    ],
+)
+def test_lines_of_libraries(line):
+    """What torch and its agents say when one side of a connection ends first, and what Python draws, may be missing."""
+    assert is_library_line(line)
+
+
+def test_lines_of_programs():
+    """What the program prints counts, and so do its tracebacks and what Slurm says."""
+    lines = [
+        "1: epoch 1: loss 0.17",
+        "1: torch.distributed.DistNetworkError: Failed to recv, got 0 bytes",
+        "slurmstepd-node1: error: *** STEP 87.0 ON node1 CANCELLED AT 2026-11-24T04:36:02 ***",
+    ]
+
+    assert program_lines(lines) == lines
+
+
+STEP = "[0] step 1"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        [
+            "[0] [Gloo] Rank 1 is connected to 3 peer ranks. Expected number of connected peer ranks is : 3",
+            "[0] step 1",
+        ],
+        ["[0] [Gloo] Rank [Gloo] Rank 10 is connected to  is connected to 3 peer ranks. ", "[0] 3", STEP],
+        ["[0] [Gloo] Rank 1 is connected to step 1", "[0] 3 peer ranks. "],
+    ],
+    ids=["whole", "mixed", "before a line"],
+)
+def test_greetings_of_gloo(printed):
+    """However the greetings of several devices mix, the program's own line is found."""
+    assert without_greetings(printed) == [STEP]
+
+
+JOB = """\
+0: step 40: loss 1.845802
+1: terminate called without an active exception
+1: Traceback (most recent call last):
+1: torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
+1:   exitcode  : -6 (pid: 1374)  (SIGABRT)
+srun: error: node2: task 1: Exited with exit code 1
+0: torch.distributed.elastic.multiprocessing.api.SignalException: Process 2866 got signal: 15
+"""
+"""Lines of a job in which a rank aborted at its exit."""
+
+
+def test_abort_at_exit():
+    """A job whose output holds nothing wrong but PyTorch's abort at exit, and what follows from it, is known."""
+    assert aborted_at_exit(JOB)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        JOB + "1: RuntimeError: mat1 and mat2 shapes cannot be multiplied\n",
+        JOB + "srun: error: node2: task 1: Killed\n",
+        JOB.replace("1: terminate called without an active exception\n", ""),
+        JOB.replace("-6", "-11"),
+    ],
+    ids=["another error", "killed", "no line of C++", "another signal"],
+)
+def test_another_error_is_not_excused(job):
+    """One line about another error, or one sign missing, and the job failed for that."""
+    assert not aborted_at_exit(job)

@@ -1,0 +1,102 @@
+"""Who may import whom, and what an import loads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "orbax"}
+"""What costs a noticeable part of a second, or comes with an extra only."""
+
+PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")
+"""Rooms that get by with the standard library."""
+
+LIGHT = (*PLAIN, "adapt", "cluster", "distributed", "generate", "measurements", "sites", "cli")
+"""Rooms that bring no framework."""
+
+COMMANDS = ("adapt", "cluster", "generate", "simulate", "verify")
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "complaint"),
+    [
+        ("ranklog.py", "import srunbook.simulate", "srunbook.ranklog -> srunbook.simulate"),
+        ("signals.py", "def late():\n    from srunbook import cli", "srunbook.signals -> srunbook.cli"),
+        ("slurm/hostlist.py", "import srunbook.slurm.step", "No circle between files BROKEN"),
+    ],
+    ids=["another room", "the command, within a function", "a circle of two files"],
+)
+def test_forbidden_import_is_found(tmp_path, file, line, complaint):
+    """The contracts in pyproject.toml, which `nox -s lint` checks, name a forbidden import."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    path = tmp_path / "src" / "srunbook" / file
+    path.write_text(f"{path.read_text()}\n\n{line}\n")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert complaint in done.stdout + done.stderr
+
+
+def test_every_room_has_a_contract():
+    """No room is left out of the contracts."""
+    contracts = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
+    rooms = [path.parent.name for path in (ROOT / "src" / "srunbook").glob("*/__init__.py")]
+
+    assert [room for room in rooms if f'"srunbook.{room}"' not in contracts] == []
+
+
+@cache
+def loaded_by(statement: str) -> frozenset[str]:
+    """Return the names of the modules that a statement loads into a fresh interpreter."""
+    code = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return frozenset(done.stdout.split())
+
+
+def packages(modules: frozenset[str]) -> set[str]:
+    """Return the names of their packages."""
+    return {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize("name", [*LIGHT, *(f"cli.{command}" for command in COMMANDS)])
+def test_import_is_light(name):
+    """The plain rooms and the command import no framework, and plain rooms the standard library alone."""
+    found = packages(loaded_by(f"import srunbook.{name}"))
+
+    assert found & HEAVY == set()
+    assert name not in PLAIN or found <= {"srunbook", *sys.stdlib_module_names}
+
+
+def test_import_of_the_package_alone():
+    """The package by itself takes milliseconds: it loads nothing else."""
+    assert loaded_by("import srunbook") <= {"srunbook", "__future__"}
+
+
+def test_help_imports_no_subcommand():
+    """`srunbook --help` imports none of the rooms."""
+    modules = loaded_by("from srunbook.cli import main; main(['--help'], standalone_mode=False)")
+
+    assert {name for name in modules if name.startswith("srunbook")} <= {"srunbook", "srunbook.cli"}
+
+
+def test_heavy_import_is_seen():
+    """An import of numpy is seen: the checks above can fail."""
+    pytest.importorskip("numpy")
+
+    assert "numpy" in packages(loaded_by("import numpy")) & HEAVY
