@@ -13,9 +13,9 @@ Submits $SCRIPT from the current folder.
 
   --nodes N          number of nodes (default: 2)
   --epochs N         number of epochs (default: 10)
-  --partition NAME   partition; your site's default if left out
-  --account NAME     account; your own default if left out
-  --time LIMIT       time limit, such as 30, 00:30:00 or 1-00:00:00
+  --partition NAME   partition (default: that of the script)
+  --account NAME     account (default: that of the script)
+  --time LIMIT       time limit, such as 30, 00:30:00 or 1-00:00:00 (default: that of the script)
   --dry-run          print the command, and submit nothing
   --wait             wait for the job, write sacct_summary.txt, and end with the job's status
   --help             show this
