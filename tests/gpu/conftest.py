@@ -1,4 +1,9 @@
-"""Skips tests marked as `needs_gpu("torch", "matplotlib")` where that framework sees no GPU or a module is missing."""
+"""Skips tests marked as `needs_gpu("torch", "matplotlib")` where that framework sees no GPU or a module is missing.
+
+The tests run as `nox -s gpu`, and where nothing can be installed, without what all tests share:
+
+    PYTHONPATH=src python -m pytest --confcutdir=tests/gpu tests/gpu
+"""
 
 from __future__ import annotations
 

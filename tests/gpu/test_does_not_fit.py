@@ -1,7 +1,4 @@
-"""The guide *When it does not fit* on one real GPU: NCCL in place of gloo, and the losses of DDP.
-
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
-"""
+"""The guide *When it does not fit* on one real GPU: NCCL in place of gloo, and the losses of DDP."""
 
 from __future__ import annotations
 

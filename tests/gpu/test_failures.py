@@ -1,7 +1,4 @@
-"""Failures that only a GPU shows: each prints the message of its entry, as the troubleshooting pages have it.
-
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
-"""
+"""Failures that only a GPU shows: each prints the message of its entry, as the troubleshooting pages have it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,8 @@ def entries_of(command: list[str], log: Path, environ: dict[str, str]) -> set[st
     with log.open("wb") as file:
         subprocess.run(command, cwd=log.parent, env=environ, stdout=file, stderr=subprocess.STDOUT, timeout=110)
     found = explain([str(log)]).report.diagnosis
-    return found.slugs | {warning.slug for warning in found.warnings}
+    failures = (found.cause, *found.consequences) if found.cause else ()
+    return {finding.slug for finding in (*failures, *found.warnings)}
 
 
 @pytest.mark.needs_gpu("torch")

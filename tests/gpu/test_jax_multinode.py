@@ -1,7 +1,4 @@
-"""The JAX guide on one real GPU: which device a process takes, NCCL in place of gloo, and memory.
-
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
-"""
+"""The JAX guide on one real GPU: which device a process takes, NCCL in place of gloo, and memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The Lightning guide on one real GPU: training, mixed precision against float32, and the cost beside plain DDP.
 
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
 `--record` keeps the samples in bench/results/lightning_gpu.json.
 """
 
@@ -81,7 +80,7 @@ def test_mixed_precision_learns_as_float32(precision: str, tmp_path: Path) -> No
 
 def test_cost_of_lightning_is_measured(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Plain DDP by NCCL, Lightning and mixed precision are timed in turn, from one start to nearly one loss."""
-    path = RESULT if pytestconfig.getoption("--record") else tmp_path / "lightning_gpu.json"
+    path = RESULT if pytestconfig.getoption("--record", default=False) else tmp_path / "lightning_gpu.json"
     command = [sys.executable, str(ROOT / "bench" / "lightning_gpu.py"), f"--output={path}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,7 +1,4 @@
-"""The torchrun guide on one real GPU: NCCL in place of gloo, mixed precision against float32, resume.
-
-Runs as `nox -s gpu`, and where nothing can be installed as `PYTHONPATH=src python -m pytest tests/gpu`.
-"""
+"""The torchrun guide on one real GPU: NCCL in place of gloo, mixed precision against float32, resume."""
 
 from __future__ import annotations
 
