@@ -23,6 +23,8 @@ LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 EXEC_FAILED = 2
+killing = _thread.allocate_lock()
+"""Held while processes are killed: the guard must not end between the first and the last."""
 RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -51,14 +53,24 @@ def become_task(guard: int, program: str, argv: list[str]) -> None:
 
 
 def kill_descendants() -> bool:
-    """Kill all processes below this one, and return whether there was one that this user may kill."""
+    """Kill all processes below this one, and return whether there was one that this user may kill.
+
+    All of them stop first: one that runs could start another that was not there when they were counted.
+    """
     import psutil  # only here: importing it takes longer than everything else
 
     killed = False
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-            killed = True
+    with killing:
+        stopped: set[psutil.Process] = set()
+        while found := set(psutil.Process().children(recursive=True)) - stopped:
+            for process in found:
+                with contextlib.suppress(psutil.Error):
+                    process.suspend()
+            stopped |= found
+        for process in stopped:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                killed = True
     return killed
 
 
@@ -90,7 +102,8 @@ def main() -> None:
     with contextlib.suppress(ChildProcessError):  # raised when nothing is left
         while os.waitpid(-1, os.WNOHANG)[0] or (kill_descendants() and os.waitpid(-1, 0)[0]):
             pass
-    os._exit(0)
+    with killing:
+        os._exit(0)
 
 
 if __name__ == "__main__":
