@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group, or its threads never end
 from stuck import watch
 from torch.nn.parallel import DistributedDataParallel
 

@@ -4,7 +4,6 @@ srunbook simulate --nodes 1 --ntasks-per-node 2 -- python fixed.py
 """
 
 import os
-import sys
 
 import lightning
 from lightning.pytorch.demos.boring_classes import BoringModel
@@ -22,5 +21,3 @@ trainer = lightning.Trainer(
 )
 trainer.fit(BoringModel())
 print(f"rank {trainer.global_rank} of {trainer.world_size} has made {trainer.global_step} steps")
-sys.stdout.flush()
-os._exit(0)  # threads of gloo may still work, and abort a Python that cleans up

@@ -6,11 +6,11 @@ srunbook simulate --nodes 2 --ntasks-per-node 1 -- python fixed.py
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before init_process_group, or its threads never end
 from torch.distributed.algorithms.join import Join
 
 rank = int(os.environ["SLURM_PROCID"])
@@ -35,5 +35,4 @@ right = torch.tensor([1.0 if rank == 0 else 3.0])
 dist.all_reduce(right)
 print(f"rank {rank}: the sum is {right.item():.1f}", flush=True)
 dist.barrier()  # no rank leaves while another still needs rank 0
-sys.stdout.flush()
-os._exit(0)  # in one step: gloo's threads may still hold tensors
+dist.destroy_process_group()
