@@ -23,7 +23,6 @@ from srunbook.cluster import Specification, read_specification
 from srunbook.cluster._state import folder_of
 
 COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "cluster"]
-SMALL = "22.05"
 FILE = Path(__file__).resolve().parents[2] / "examples" / "clusters" / "small.yaml"
 PHASES = ("recorded", "supervised", "space", "connected", "started")
 """What `up` goes through, one after the other."""
@@ -56,10 +55,10 @@ def no_trace(now: Callable[[], dict[str, set[str]]], until: Callable[..., object
     assert left() == {}
 
 
-def test_down_leaves_no_trace(no_trace, now, name):
+def test_down_leaves_no_trace(no_trace, now, name, generation):
     """`down` does not wait for jobs, and leaves no process, namespace, interface, mount, socket or cgroup."""
     before = now()
-    state = cluster.up(read_specification(FILE, {"name": name("trace"), "slurm": SMALL}))
+    state = cluster.up(read_specification(FILE, {"name": name("trace"), "slurm": generation}))
     during = now()
     grown = {kind for kind in before if during[kind] - before[kind]}
 
@@ -92,9 +91,9 @@ cluster.up(cluster.Specification(name=name, slurm=slurm, nodes=1))
 """
 
 
-def interrupt(name: str, phase: str) -> None:
+def interrupt(name: str, generation: str, phase: str) -> None:
     """Start a cluster whose `up` is killed at the end of a phase."""
-    killed = subprocess.run([sys.executable, "-c", KILLED, name, SMALL, phase], check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED, name, generation, phase], check=False)
 
     assert killed.returncode == -signal.SIGKILL
     state = cluster.read_state(name)
@@ -102,22 +101,33 @@ def interrupt(name: str, phase: str) -> None:
     assert state.phase == phase
 
 
-def test_up_after_an_interrupted_up(no_trace, name):
-    """An `up` that was killed at any phase is cleared away by the next `up`; the last one works."""
-    broken = name("broken")
-    for phase in PHASES:
-        interrupt(broken, phase)
-    state = cluster.up(Specification(name=broken, slurm=SMALL, nodes=1))
+def is_not_up(name: str) -> None:
+    """See that `status` says in one line that a cluster is not up."""
+    told = subprocess.run([*COMMAND, "status", "--name", name], capture_output=True, text=True, check=False)
 
-    assert cluster.capture(state, ["srun", "hostname"]).stdout == "node1\n"
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr == (
+        f"srunbook cluster: no cluster {name!r} is up: start one with `srunbook cluster up --name {name}`\n"
+    )
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_after_a_killed_up(no_trace, name, generation, phase):
+    """After an `up` that was killed at any phase, the next `status`, `up` and `down` work at the first try."""
+    broken = name("broken")
+    interrupt(broken, generation, phase)
+    is_not_up(broken)
+    interrupt(broken, generation, phase)  # so this `up` comes as far as the first one
+    is_not_up(broken)
+
     assert cluster.down(broken)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_a_signal_undoes_an_up(no_trace, name, until, number):
+def test_a_signal_undoes_an_up(no_trace, name, generation, until, number):
     """Ctrl-C during `up` leaves nothing, and neither does a SIGTERM, which a CI system sends at a timeout."""
     cluster.down(name("ended"))  # of an earlier, broken run
-    process = subprocess.Popen([*COMMAND, "up", "--name", name("ended"), "--slurm", SMALL, "--nodes", "2"])
+    process = subprocess.Popen([*COMMAND, "up", "--name", name("ended"), "--slurm", generation, "--nodes", "2"])
     record = folder_of(name("ended")) / "state.json"
     until(lambda: record.exists() and '"space"' in record.read_text())
     process.send_signal(number)
@@ -126,10 +136,10 @@ def test_a_signal_undoes_an_up(no_trace, name, until, number):
     assert not record.exists()
 
 
-def test_two_ups_of_one_name(no_trace, name):
+def test_two_ups_of_one_name(no_trace, name, generation):
     """Of two at the same moment, one boots; the other says so in one line and leaves the cluster as it is."""
     both = name("both")
-    line = [*COMMAND, "up", "--name", both, "--slurm", SMALL, "--nodes", "1"]
+    line = [*COMMAND, "up", "--name", both, "--slurm", generation, "--nodes", "1"]
     started = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate() for process in started]
     (loser,) = [index for index, process in enumerate(started) if process.returncode]
@@ -143,15 +153,17 @@ def test_two_ups_of_one_name(no_trace, name):
     assert cluster.down(both)
 
 
-def test_a_dead_supervisor_takes_all_with_it(no_trace, name, until):
-    """When the one process on record is killed from outside, `down` still clears the rest, and `up` works."""
-    state = cluster.up(Specification(name=name("orphan"), slurm=SMALL, nodes=1))
-    assert state.supervisor is not None
-    os.kill(state.supervisor, signal.SIGKILL)
-    until(lambda: not state.alive)
-    with pytest.raises(cluster.ClusterError, match="is up"):
-        cluster.running_state(name("orphan"))
-    assert cluster.down(name("orphan"))
+def test_after_a_killed_cluster(no_trace, name, generation, until):
+    """When all processes of a cluster were killed from outside, `status`, `up` and `down` work at the first try."""
+    killed = name("killed")
+    for _ in range(2):
+        state = cluster.up(Specification(name=killed, slurm=generation, nodes=1))
+        assert cluster.capture(state, ["srun", "hostname"]).stdout == "node1\n"
+        assert state.supervisor is not None
+        os.kill(state.supervisor, signal.SIGKILL)  # the others die with it
+        until(lambda state=state: not state.alive)
+        is_not_up(killed)
+    assert cluster.down(killed)
 
 
 HEARING = """\
@@ -174,9 +186,9 @@ print(len(heard))
 
 @pytest.mark.full  # two cores are busy with the daemons of 64 nodes for minutes
 @pytest.mark.alone
-def test_every_node_reaches_every_other(no_trace, name):
+def test_every_node_reaches_every_other(no_trace, name, generation):
     """Each of 64 nodes hears from all of them, which is more addresses than the kernel learns."""
-    state = cluster.up(Specification(name=name("size"), slurm=SMALL, nodes=64))
+    state = cluster.up(Specification(name=name("size"), slurm=generation, nodes=64))
     program = f"mkdir ready; srun --nodes=64 python -c '{HEARING}'"
     heard = cluster.capture(state, ["bash", "-lc", f"module load python; {program}"])
     cluster.down(name("size"))
