@@ -273,18 +273,24 @@ def known_site(
 
 
 def test_a_script_for_a_known_site_runs(known_site: tuple[str, State], tmp_path: Path) -> None:
-    """A script that `generate` makes for a site gets its nodes and GPUs there, and each rank runs."""
+    """A script that `generate` makes for a site runs on each of its GPUs there; accounting shows what it asks for."""
     name, state = known_site
     (tmp_path / "show.py").write_text(WHERE, encoding="utf-8")
     script = tmp_path / "site.sbatch"
     size = {"nodes": 2, "time_limit": "00:05:00", "virtual_environment": "~/jax-env"}
     script.write_text(rendered(cluster=name, framework="jax", script="show.py", **size), encoding="utf-8")
-    job = cluster.submit(state, script, options=["--exclusive"])
-    gpus = int(str(sites.read(name)["gpus_per_node"]).rpartition(":")[2])
+    job = cluster.submit(state, script)
+    site, there = sites.read(name), state.specification
+    gpus = 2 * int(str(site["gpus_per_node"]).rpartition(":")[2])
     ranks = sorted(int(line.split()[2]) for line in job.output.splitlines() if " of " in line)
+    ask = ["sacct", "-nXP", f"--jobs={job.identity}", "--format=Partition,Account,NNodes,AllocTRES"]
+    partition, account, nodes, allocated = cluster.capture(state, ask).stdout.strip().split("|")
 
     assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
-    assert ranks == list(range(2 * gpus))
+    assert ranks == list(range(gpus))
+    assert partition == site.get("partition", there.default_partition)
+    assert account == site.get("account", next(iter(there.accounts)))
+    assert (nodes, f"gres/gpu={gpus}" in allocated.split(",")) == ("2", True), allocated
 
 
 def test_a_known_site_takes_every_profile(known_site: tuple[str, State], tmp_path: Path) -> None:
