@@ -65,6 +65,15 @@ def test_a_heterogeneous_job_ends_with_all_its_components(slurm, tmp_path):
     assert {row["Partition"] for row in job.rows if "." not in row["JobID"]} == {"batch"}
 
 
+def test_a_log_is_named_after_its_node(slurm, tmp_path):
+    """A log whose name Slurm makes of the node and padded numbers is read, on a generation that shows `%N` in it."""
+    options = ["--nodelist=node[2-3]", "--array=1", "--output=x_%N_%5A_%3a_%s_%n_%t_100%%.log"]
+    job = cluster.submit(slurm, write(tmp_path, "named.sbatch", "#!/bin/bash\necho here\n"), options=options)
+    name = f"x_node2_{job.identity:0>5}_001_batch_0_0_100%.log"
+
+    assert job.output == f"==> {name} <==\nhere\n"
+
+
 def test_the_name_of_a_folder_is_no_state(slurm, as_user):
     """What a user calls a folder or a job neither ends the wait nor prolongs it."""
     name = "x JobState=COMPLETED"

@@ -375,6 +375,23 @@ def test_each_number_of_an_element():
     assert found == {"1": second, "1_2": second, "2": first, "1_1": first}
 
 
+SHOWN_PATTERN = """\
+JobId=7 ArrayJobId=5 ArrayTaskId=2 JobName=train
+   NodeList=node[2-3]
+   BatchHost=node2
+   WorkDir=/home/alice
+   StdErr=/home/alice/100%%_%s_%n_%t.log
+   StdOut=/home/alice/x_%N_%4j_%3A_%2a.log
+"""
+
+
+def test_fields_that_scontrol_leaves():
+    """Slurm 22.05 shows fields such as `%N` as they were written; the batch script's are those of its node."""
+    found = ask_outputs("5_2", slurm(SHOWN_PATTERN), head())["5_2"]
+
+    assert found == OutputFiles("/home/alice/x_node2_0007_005_02.log", "/home/alice/100%_batch_0_0.log")
+
+
 @pytest.mark.parametrize(
     ("lines", "columns", "files"),
     [

@@ -75,7 +75,11 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
         # What a user wrote, such as the name of a folder, comes before these lines.
         output, errors = (re.findall(rf"^   {name}=(/.*)$", record, re.MULTILINE)[-1:] for name in ("StdOut", "StdErr"))
         if number and output:
-            files = OutputFiles(output[0], (errors or output)[0])
+            # Slurm 22.05 leaves fields such as %N and %5j as they were written; newer ones leave none.
+            host = re.findall(r"^   BatchHost=(\S+)$", record, re.MULTILINE)
+            values = {"j": number[1], "A": number[2] or number[1], "s": "batch", "n": "0", "t": "0"}
+            values |= {letter: value for letter, value in (("a", number[3]), ("N", "".join(host))) if value}
+            files = OutputFiles(*(expand_pattern(path, values) for path in (output[0], (errors or output)[0])))
             yield number[1], files
             if number[2]:
                 yield f"{number[2]}_{number[3]}", files
