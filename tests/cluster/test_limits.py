@@ -32,9 +32,9 @@ print(started)
 
 
 @pytest.fixture(scope="module")
-def small(pytestconfig: pytest.Config) -> Iterator[State]:
+def small(pytestconfig: pytest.Config, generation: str) -> Iterator[State]:
     """Boot a cluster of one node that may take little, by a process with a strict umask."""
-    name = cluster_name(pytestconfig, "small")
+    name = cluster_name(pytestconfig, "small", generation)
     cluster.down(name)
     with pytest.MonkeyPatch.context() as patch:
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -42,7 +42,7 @@ def small(pytestconfig: pytest.Config) -> Iterator[State]:
         patch.setattr(_host, "PROCESSES", 300)
         before = os.umask(0o077)
         try:
-            state = cluster.up(Specification(name=name, slurm="22.05", nodes=1))
+            state = cluster.up(Specification(name=name, slurm=generation, nodes=1))
         finally:
             os.umask(before)
         yield state
