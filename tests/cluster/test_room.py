@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 
-base, roots, name = pathlib.Path(sys.argv[1]), *sys.argv[2:]
+base, roots, name, slurm = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 clusters = base / "srunbook" / "clusters"
 
 
@@ -35,7 +35,7 @@ from srunbook import cluster
 for files in (4, 8, 20, 24, 27, 1000):
     mount("-o", f"remount,nr_inodes={files}", str(base))
     try:
-        cluster.up(cluster.Specification(name=name, slurm="22.05", nodes=1))
+        cluster.up(cluster.Specification(name=name, slurm=slurm, nodes=1))
         print("up")
     except cluster.ClusterError as error:
         print(error)
@@ -51,11 +51,11 @@ print(shutil.disk_usage(base).free < 512 * 2**20, cluster.down(name), list(clust
 """
 
 
-def test_a_full_disk(tmp_path, pytestconfig):
+def test_a_full_disk(tmp_path, pytestconfig, generation):
     """Wherever `up` runs out of files, it says how much room a cluster needs; `down` needs none."""
-    roots = Path(ensure_root("22.05").path).parents[1]
+    roots = Path(ensure_root(generation).path).parents[1]
     name = cluster_name(pytestconfig, "full")
-    command = ["unshare", "--mount", sys.executable, "-c", PROGRAM, str(tmp_path), str(roots), name]
+    command = ["unshare", "--mount", sys.executable, "-c", PROGRAM, str(tmp_path), str(roots), name, generation]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert result.returncode == 0, result.stderr
