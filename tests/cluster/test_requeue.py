@@ -50,6 +50,7 @@ class Case:
         place: What the job says of the place where it stopped, and where it resumed.
         last: The last line of a training that is complete.
         edit: A line of the program, and lines to put before it.
+        name: The script, without its ending.
     """
 
     guide: str
@@ -57,11 +58,12 @@ class Case:
     place: str
     last: str
     edit: tuple[str, str] = ("", "")
+    name: str = "requeue"
 
     @property
     def script(self) -> Path:
         """Return the script."""
-        return ROOT / "slurm" / self.guide / "requeue.sbatch"
+        return ROOT / "slurm" / self.guide / f"{self.name}.sbatch"
 
 
 HEARD = """\
@@ -73,31 +75,37 @@ HEARD = """\
 """
 """JAX's listener looks once a second: the short steps of the first start would be over before."""
 
+JAX = Case(
+    "jax_multinode",
+    "step 20: loss",
+    r"after step \d+",
+    "step 100: loss",
+    ("        loss.block_until_ready()", HEARD),
+)
+
 CASES = (
     Case("torchrun", "epoch 0: loss", r"in epoch \d after batch \d+", "epoch 4: loss"),
     Case("does_not_fit", "step 10: loss", r"after step \d+", "step 40: loss"),
-    Case(
-        "jax_multinode",
-        "step 20: loss",
-        r"after step \d+",
-        "step 100: loss",
-        ("        loss.block_until_ready()", HEARD),
-    ),
+    JAX,
+    replace(JAX, name="requeue_container"),
     Case("lightning", "epoch 0: loss", r"before epoch \d", "epoch 4: loss"),
 )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.guide)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.guide}/{case.name}")
 def test_stopped_job_continues_as_published(
     case: Case, slurm: State, proof: Proof, as_user: Callable[..., str], until: Any, request: pytest.FixtureRequest
 ) -> None:
     """SIGUSR1 ends the first start after a save; the second adds to the same log, continues there, and completes."""
+    contained = "container" in case.name
+    if contained and "apptainer" not in slurm.root["versions"]:
+        pytest.skip("only the newest generation has Apptainer")
     inside = stage(slurm, case.script)
     folder = slurm.folder / inside.removeprefix("/")
     program, (line, before) = folder / "requeue.py", case.edit
     program.write_text(program.read_text(encoding="utf-8").replace(line, before + line, 1), encoding="utf-8")
     identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {case.script.name}").strip()
-    log = folder / f"requeue-{identity}.out"
+    log = folder / f"{case.name}-{identity}.out"
     until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"))
     as_user("scancel", "--signal=USR1", identity)
     job = both_starts(cluster.await_job(slurm, identity), as_user)
@@ -111,7 +119,7 @@ def test_stopped_job_continues_as_published(
     assert job.output.index("stopped ") < job.output.index("resumed ") < job.output.index(case.last)
 
     if request.config.getoption("--record"):
-        proof.record(case.script, job, home=slurm.specification.slurm == "22.05", run="stopped")
+        proof.record(case.script, job, home=contained or slurm.specification.slurm == "22.05", run="stopped")
     recording = read_recording(recording_path(case.script, "stopped"))
     lines = [[line for line in text if SPOKEN.search(line)] for text in (recording.output, job.output.splitlines())]
     again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --full --record"

@@ -104,10 +104,10 @@ def test_missing_environment_ends_the_job(script: Path, site: Site) -> None:
     assert "No such file or directory" in done.stderr
 
 
-REQUEUEING = sorted((ROOT / "slurm").rglob("requeue.sbatch"))
+REQUEUEING = sorted((ROOT / "slurm").rglob("requeue*.sbatch"))
 
 
-@pytest.mark.parametrize("script", REQUEUEING, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("script", REQUEUEING, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_starts_without_progress_end(script: Path, site: Site) -> None:
     """Three starts in a row that save nothing are the last ones; a save in between counts as progress."""
     saved = site.folder / re.sub(r"\$\w+", "job", re.search(r'saved="(.*?)"', script.read_text())[1])
