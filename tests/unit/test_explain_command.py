@@ -93,6 +93,7 @@ def test_nothing_failed(folder):
     [
         ("gone.log", "gone.log: No such file or directory"),
         ("empty.log", "empty.log: the file is empty"),
+        ("model.pt", "model.pt: a binary file, expected a log"),
         (".", ".: a folder, not a regular file: give the logs in it, as in ./*.out"),
         ("4711", "accounting says nothing of job 4711: this machine has no sacct"),
         ("cut.log.gz", "cut.log.gz: the gzip file is cut off: only what it holds was read"),
@@ -101,6 +102,7 @@ def test_nothing_failed(folder):
 def test_bad_input(folder, target, said):
     """What cannot be read is named on one line, with status 2, and the other logs are explained all the same."""
     (folder / "empty.log").write_text("")
+    (folder / "model.pt").write_bytes(bytes(range(256)) * 9)
     (folder / "cut.log.gz").write_bytes(gzip.compress(b"step 1\n" * 9)[:-9])
     (folder / "good.log").write_text(NCCL)
     result = run(target, "good.log")

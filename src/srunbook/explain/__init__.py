@@ -168,7 +168,7 @@ def _scan_file(scanner: Scanner, path: Path) -> Scanned:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         more = f": give the logs in it, as in {path}/*.out" if path.is_dir() else ""
         return Scanned(problems=[f"{reason}{more}"])
-    if not scanned.size:
+    if not scanned.size and not scanned.problems:
         scanned.problems.append("the file is empty")
     return scanned
 

@@ -35,6 +35,10 @@ LONGEST_LINE = 2**16
 PACKED_AT_ONCE = 2**12
 """Bytes that are unpacked at once. They become 4 MB at most."""
 
+CONTROLS = bytes(code for code in range(1, 32) if code not in b"\a\b\t\n\v\f\r\x1b")
+MOST_CONTROLS = 1 / 30
+"""Share of control characters in the first block of a log. Zeros do not count: a log that was cut begins with them."""
+
 COLOURS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])")
 """What moves a terminal's cursor, changes its colours or names its window."""
 
@@ -187,6 +191,8 @@ class Scanner:
         for lines in read_lines(_counted(blocks, scanned), scanned.problems):
             texts = [text for _, text in lines]
             whole = b"\n".join(texts)
+            if lines[0][0] == 1 and len(whole) - len(whole.translate(None, CONTROLS)) > MOST_CONTROLS * len(whole):
+                return Scanned(problems=["a binary file, expected a log"])
             _note_hosts(whole, scanned.hosts, started)
             judged = self._judged(name, lines, _new(whole, kinds))
             for place, finding in islice(judged, MOST_FINDINGS - len(findings)):
