@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
 NODE_FAILURE = FAILURES / "slurm-node-failure" / "broken.sbatch"
 TIME_LIMIT = FAILURES / "slurm-time-limit" / "broken.sbatch"
+CREDENTIAL = FAILURES / "slurm-credential-expired" / "broken.sbatch"
 SOURCES = sorted({*FAILURES.glob("slurm-*/*.sh"), *FAILURES.glob("slurm-*/*.sbatch")} - {NODE_FAILURE})
 
 SINCE = {"slurm-cpus-conflict": "24.11"}
@@ -35,10 +36,14 @@ PROGRAMS = sorted(FAILURES.glob("slurm-*/*.py"))
 SEEN = {
     "slurm-array-requeue": r"^member 1 requeues the whole array$",
     "slurm-directive-ignored": r"^nodes: 1$",
+    "slurm-last-command": r"^training has finished$",
     "slurm-log-empty": r"^in the log after 3 s: $",
     "slurm-log-overwritten": r"\Astart 1\s*\Z",
+    "slurm-one-cpu": r"^CPUs of the task: 1$",
     "slurm-options-after-script": r"^nodes: 1, arguments of the script: --nodes=2$",
+    "slurm-rank-order": r"^rank 0 runs on node2, MASTER_ADDR is node1$",
     "slurm-rank-says-nothing": r"^srun: error: \S+: task 1: Exited with exit code 1$",
+    "slurm-signal-no-step": r"^the program ends$",
 }
 """What failures without a message print."""
 
@@ -48,6 +53,7 @@ MASKS = (
     Mask(r"\*\*\* STEP \S+ ON", "*** JOB <id> ON", "a step says so as well, if it had begun on its node"),
     Mask(r"\b(Job|job|JOB|STEP|StepId=) ?\d+(\.\d+)?", r"\1 <id>", "Slurm numbers jobs as they come"),
     Mask(r"\b(job)\d{5}\b", r"\1<id>", "the job's number is part of its folder"),
+    Mask(r"First task exited \d+s", "First task exited <n>s", "srun looks at its clock"),
     Mask(r"\bnode\d\b", "<node>", "Slurm takes whichever nodes are idle"),
     Mask(r"\d{4}-\d\d-\d\dT[\d:]{8}", "<time>", "the job ran at another time"),
     Mask(r"/home/(\w+)/broken[\w.-]*", r"/home/\1/<folder>", "each submission has a folder of its own"),
@@ -134,7 +140,11 @@ def check(site: State, request: pytest.FixtureRequest, source: Path, done: Run) 
     )
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(path, marks=pytest.mark.full) if path == CREDENTIAL else path for path in SOURCES],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
 def test_slurm_says_it_again(
     source: Path, site: State, generation: str, runs: dict[Path, Future[Run]], request: pytest.FixtureRequest
 ) -> None:
