@@ -23,6 +23,7 @@ MASKS = (
     Mask(r"^\[\d\] ", "[<rank>] ", "the first that ends with an error ends the others, before or after theirs"),
     Mask(r"\[rank\d\]:\s*", "", "the rank is masked above"),
     Mask(r"^(\[<rank>\] )?\S+result.py:\d+: ", r"\1<place>: ", "where in its source Lightning warns"),
+    Mask(r"logs/train/\d+", "logs/train/<id>", "a fresh number for each job"),
     Mask(r"^\S+training_epoch_loop.py:\d+: ", "<place>: ", "where in its source Lightning warns"),
 )
 
@@ -30,6 +31,7 @@ MASKS = (
 pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
+    Case("lightning-hpc-checkpoint/broken.py", (r'ValueError: `.fit\(ckpt_path="hpc"\)` is set but no HPC',), 1),
     Case("lightning-ntasks/broken.py", ("RuntimeError: You set `--ntasks=4`",), 1),
     Case("lightning-sync-dist/broken.py", (r"recommended to use `self.log\('val_loss'", r"rank [01]: val_loss [34].0")),
     Case(
@@ -41,6 +43,7 @@ BROKEN = [
     Case("lightning-devices-mismatch/broken.py", ("the trainer is made", "ValueError: You set `devices=4`"), 1),
     Case("lightning-job-named-bash/broken.py", ("task [01] of 2 is rank 0 of 1",)),
     Case("lightning-sigterm/broken.py", ("Bypassing SIGTERM: 15", "batch [0-4] of 5 is done"), 0, 134),
+    Case("tracker-new-run/broken.py", ("steps 0 to 3 .* logs/train/version_0", "steps 2 to 5 .* logs/train/version_1")),
     Case(
         "lightning-replayed-batches/broken.py",
         ("You're resuming from a checkpoint that ended before the epoch ended", r"^trained on samples \[0, 1, 2, 3\]"),
@@ -48,6 +51,8 @@ BROKEN = [
 ]
 
 FIXED = [
+    Case("lightning-hpc-checkpoint/fixed.py", ("starts at step [02]",)),
+    Case("tracker-new-run/fixed.py", (r"steps \d to \d are in logs/train/\d+$",)),
     Case("lightning-ntasks/fixed.py", ("rank [0-3] of 4",)),
     Case("lightning-sync-dist/fixed.py", (r"rank [01]: val_loss 3.5",)),
     Case("lightning-unused-parameters/fixed.py", ("rank [01]: 2 steps",)),

@@ -36,6 +36,7 @@ MASKS = (
         "<a torchrun that came too late>",
         "it asks before or after the process that answers has ended",
     ),
+    Mask(r"Elapsed: [\d.]+ seconds", "Elapsed: <n> seconds", "times differ from run to run"),
     Mask(r"^\[\d\] ", "[<node>] ", "which of the nodes it happens on is chance"),
     Mask(r"gai error: .*", "gai error", "a machine without a server for names says so in other words"),
     Mask(r"pid: \d+|Process \d+", "<process>", "a fresh process each time"),
@@ -49,6 +50,7 @@ pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
     Case("torch-agent-late/broken.py", (r"rank [01] of 2 has finished", r"has failed to shutdown the rendezvous")),
+    Case("torch-exit-barrier/broken.py", (r"rank [01] of 2 has finished", "Error waiting on exit barrier"), 137),
     Case("torch-interface-wrong/broken.py", ("Unable to find address for: \\^docker",), 1),
     Case(
         "torch-master-unreachable/broken.py",
@@ -69,11 +71,13 @@ BROKEN = [
     Case("torch-rank-killed/broken.py", (r"failed \(exitcode: -9\) local_rank: 1", r"exitcode  : -9 .*SIGKILL"), 1),
     Case("torch-rendezvous-timeout/broken.py", (r"^\[[01]\] torch\.\S+\.RendezvousTimeoutError",), 1),
     Case("torch-several-launchers/broken.py", ("4 processes: training begins", TOO_LATE), 1),
+    Case("torch-several-launchers/no_nnodes.py", ("2 processes: training begins", TOO_LATE), 1),
     Case(
         "torch-signal-handled/broken.py",
         ("Received 12 death signal, shutting down workers", r"SignalException: Process \d+ got signal: 12"),
         1,
     ),
+    Case("torch-standalone/broken.py", ("rank [01] of 2 on ",)),
     Case(
         "torch-truncated-checkpoint/broken.py",
         ("of a small model: ", "RuntimeError: PytorchStreamReader failed reading zip archive"),
@@ -99,12 +103,23 @@ FIXED = [
     Case("torch-rendezvous-timeout/fixed.py", ("rank [01] of 2",)),
     Case("torch-several-launchers/fixed.py", ("4 processes on 2 nodes: training begins",)),
     Case("torch-signal-handled/fixed.py", (r"\bsaved$", r"SignalException: Process \d+ got signal: 12"), 1),
+    Case("torch-standalone/fixed.py", ("rank [0-3] of 4 on ",)),
     Case("torch-truncated-checkpoint/fixed.py", ("checkpoint_epoch_1.pt is whole",)),
     Case("torch-uneven-batches/fixed.py", ("rank [01] has finished", "rank [01]: the sum is 4.0")),
 ]
 
+SLOW = [
+    Case("torch-hang-at-exit/broken.py", (r"Timeout \(0:00:10\)!", "in train_and_leave"), 1),
+    Case("torch-hang-at-exit/fixed.py", ("rank [01]: no hang",)),
+]
+"""For --full: a hang has to last for ten seconds."""
 
-@pytest.mark.parametrize("case", [*BROKEN, *FIXED], ids=lambda case: case.program)
+
+@pytest.mark.parametrize(
+    "case",
+    [*BROKEN, *FIXED, *(pytest.param(case, marks=pytest.mark.full) for case in SLOW)],
+    ids=lambda case: case.program,
+)
 def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program about a failure ends, and prints its message, as recorded."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
