@@ -126,15 +126,15 @@ def test_starts_without_progress_end(script: Path, site: Site) -> None:
     assert len(site.sruns) == 6
 
 
-@pytest.mark.parametrize(
-    "script", [path for path in SCRIPTS if "--signals-to-handle" in path.read_text()], ids=lambda path: path.stem
-)
+SIGNALLED = [path for path in SCRIPTS if "#SBATCH --signal=USR1" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("script", SIGNALLED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_early_signal_is_ignored(script: Path, site: Site) -> None:
-    """A signal that reaches a node before torchrun listens to it ends nothing."""
-    site.stand_in(
-        "srun", 'while [[ $1 != bash ]]; do shift; done; echo "srun --kill-on-bad-exit=1" >>"$ASKED"; exec "$@"'
-    )
-    site.stand_in("torchrun", "kill -USR1 $$; echo listening")
+    """A signal that reaches a node before the program or torchrun listens to it ends nothing."""
+    site.stand_in("srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    for command in ("torchrun", "python"):
+        site.stand_in(command, "kill -USR1 $$; echo listening")
     done = site.run(script)
 
     assert done.returncode == 0, done.stderr
