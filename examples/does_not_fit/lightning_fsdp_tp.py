@@ -9,11 +9,13 @@ The trained model goes to model.pt.
 
 import os
 import sys
+from pathlib import Path
 
 import lightning
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # before init_process_group, or its threads never end
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
@@ -160,6 +162,8 @@ def main():
         num_nodes=nodes,
         devices=each,
         strategy=ModelParallelStrategy(nodes * each // max(together, 1), together),  # FSDP, tensor parallelism
+        plugins=[SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else None,
+        default_root_dir="lightning-" + os.environ.get("SLURM_JOB_ID", "run"),  # of this job alone
         gradient_clip_val=0.25,
         max_steps=STEPS,
         logger=False,
@@ -177,7 +181,8 @@ def main():
 
     whole = get_model_state_dict(training.model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.pt")
+        torch.save(whole, "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -3,13 +3,14 @@
     srunbook simulate --ntasks-per-node 2 -- python ddp.py
     sbatch ddp.sbatch
 
-The trained model goes to checkpoints/.
+The trained model goes to lightning-JOB/checkpoints/, where JOB is the job's number.
 """
 
 import os
 
 import lightning
 import torch
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -40,6 +41,8 @@ def main():
         num_nodes=int(os.environ.get("SLURM_NNODES", 1)),
         devices=int(os.environ.get("SLURM_NTASKS", 1)) // int(os.environ.get("SLURM_NNODES", 1)),
         strategy="ddp",
+        plugins=[SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else None,
+        default_root_dir="lightning-" + os.environ.get("SLURM_JOB_ID", "run"),  # of this job alone
         max_epochs=5,
         logger=False,
         enable_progress_bar=False,

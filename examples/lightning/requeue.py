@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import zipfile
 from pathlib import Path
 
 signals = []  # SIGUSR1 from Slurm, before the time limit
@@ -56,6 +57,11 @@ class WholeFiles(TorchCheckpointIO):
             os.fsync(file.fileno())  # on the disk before it gets its name
         beside.replace(path)
 
+    def load_checkpoint(self, path, *arguments, **options):
+        if not zipfile.is_zipfile(path) or zipfile.ZipFile(path).testzip():  # compares checksums: torch.load does not
+            raise SystemExit(f"error: {path} is damaged; delete it to start over")
+        return super().load_checkpoint(path, *arguments, **options)
+
 
 class StopAtSignal(lightning.Callback):
     stop = False
@@ -78,6 +84,7 @@ def main():
         strategy="ddp",
         callbacks=[stopper, ModelCheckpoint(CHECKPOINTS, save_last=True)],
         plugins=[WholeFiles(), *([SLURMEnvironment(auto_requeue=False)] if "SLURM_NTASKS" in os.environ else [])],
+        default_root_dir=CHECKPOINTS,
         max_epochs=5,
         logger=False,
         enable_progress_bar=False,

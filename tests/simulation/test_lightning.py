@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.accidents import flip_a_bit
 from support.comparing import LIGHTNING_EPOCH
 
 from srunbook import simulate
@@ -251,6 +252,17 @@ def test_signal_leaves_no_model_for_other_jobs(tmp_path: Path, monkeypatch: pyte
     assert stopped.returncode != 0
     assert "Epoch 1/2" in stopped.output
     assert not list(tmp_path.rglob("hpc_ckpt*"))
+
+
+def test_flipped_bit_is_not_trained_on(tmp_path: Path) -> None:
+    """A checkpoint in which a bit has changed ends the program with one line."""
+    files, path = program().WholeFiles(), tmp_path / "last.ckpt"
+    files.save_checkpoint({"weights": torch.zeros(1000)}, path)
+    assert files.load_checkpoint(path).keys() == {"weights"}
+    flip_a_bit(path)
+
+    with pytest.raises(SystemExit, match=r"error: .*last\.ckpt is damaged: delete it to start over"):
+        files.load_checkpoint(path)
 
 
 def test_job_of_any_name_is_one_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.accidents import kill_in_save, signal_at_import
+from support.accidents import flip_a_bit, kill_in_save, signal_at_import
 from support.comparing import LOSS, RANK_LINE
 from support.programs import edited, losses, stand_ins
 
@@ -99,9 +99,13 @@ def one(run: Run) -> Training:
 # The same losses on any number of processes ---------------------------------------------------------------------------
 
 
-def test_losses_are_those_of_one_device(one: Training, run: Run) -> None:
-    """Four processes print the losses of the program for one device, and a line of each at its start and its end."""
-    training = run("ddp.py", 4, nodes=2)
+def test_losses_are_those_of_one_device(one: Training, run: Run, tmp_path: Path) -> None:
+    """Four processes print the losses of the program for one device, and a line of each at its start and its end.
+
+    They load nothing that Lightning has saved for another job of the same folder.
+    """
+    (tmp_path / "hpc_ckpt_1.ckpt").write_bytes(b"of another job")
+    training = run("ddp.py", 4, nodes=2, folder=tmp_path)
     lines = parse_rank_lines(training.text.splitlines())
 
     assert training.status == 0, training.failure
@@ -110,7 +114,7 @@ def test_losses_are_those_of_one_device(one: Training, run: Run) -> None:
     for kind in (RankStart, RankEnd):
         told = [(line.rank, line.world_size) for line in lines if isinstance(line, kind)]
         assert sorted(told) == [(rank, 4) for rank in range(4)]
-    assert len(list((training.folder / "checkpoints").rglob("epoch=4-step=160.ckpt"))) == 1
+    assert len(list(training.folder.rglob("lightning-*/checkpoints/epoch=4-step=160.ckpt"))) == 1
 
 
 def test_order_changes_the_losses_little(one: Training, run: Run) -> None:
@@ -153,14 +157,24 @@ STEP = "        return loss\n"
 
 
 def test_resume_after_a_crash(one: Training, run: Run) -> None:
-    """A training killed in its third save of last.ckpt resumes from the second, with the losses of one run."""
+    """A training killed in its third save of last.ckpt resumes from the second, with the losses of one run.
+
+    It loads no other checkpoint, and none in which a bit has flipped.
+    """
     died = run("requeue.py", 2, edits=[("import os\n", f"{kill_in_save(6)}import os\n")])  # two files each epoch
+    (died.folder / "hpc_ckpt_1.ckpt").write_bytes(b"of another job")
     resumed = run("requeue.py", 2, folder=died.folder)
+    flip_a_bit(died.folder / "checkpoints" / "requeue-simulation" / "last.ckpt")
+    refused = run("requeue.py", 2, folder=died.folder)
 
     assert died.status != 0
     assert resumed.status == 0, resumed.failure
     assert resumed.text.count("resumed before epoch 2\n") == 1
     assert resumed.losses == pytest.approx(one.losses[2:], rel=EXACT)
+    assert refused.status == 1
+    assert "last.ckpt is damaged; delete it to start over" in refused.text
+    assert refused.losses == []
+    assert "Traceback" not in refused.text
 
 
 SIGNAL = """\
@@ -186,6 +200,15 @@ def test_requeue(one: Training, run: Run, tmp_path: Path) -> None:
     assert " end " not in stopped.text
     assert resumed.text.count(" end steps=160") == 2
     assert not list(stopped.folder.rglob("hpc_ckpt*"))
+
+
+def test_signal_leaves_no_model_for_other_jobs(run: Run) -> None:
+    """A program that does not requeue itself ends at the signal, and saves nothing that another job would load."""
+    edit = SIGNAL.replace("(1, 7, 1)", "(1, 7, 0)").replace("os.kill", "import signal; os.kill")
+    ended = run("ddp.py", 1, edits=[(STEP, edit + STEP)])
+
+    assert ended.status != 0
+    assert [path.name for path in ended.folder.rglob("*.ckpt")] == ["epoch=0-step=32.ckpt"]
 
 
 def test_requeue_without_scontrol(run: Run) -> None:

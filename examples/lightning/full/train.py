@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+import zipfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -119,6 +120,14 @@ class WholeFiles(TorchCheckpointIO):
             file.flush()
             os.fsync(file.fileno())  # on the disk before it gets its name
         beside.replace(path)
+
+    def load_checkpoint(self, path, *arguments, **options):
+        try:
+            if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
+                raise ValueError(f"{damaged} has changed")
+            return super().load_checkpoint(path, *arguments, **options)
+        except Exception as error:  # torch raises many kinds
+            raise SystemExit(f"error: {path} is damaged: delete it to start over ({error!r})") from None
 
 
 class Report(Callback):
