@@ -454,23 +454,28 @@ def test_killed_while_it_saves(ranks: Ranks) -> None:
     assert not list(resumed.folder.glob(".*"))
 
 
+ANOTHER_MODEL = {"model": {"weight": torch.zeros(1)}, "optimizer": {}}
+PROGRESS = dict.fromkeys(("sums", "step", "epoch", "images"), 0) | {"batch_size": 64}
+
+
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("program", "name", "state", "said"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:2000]), "interrupted holds no checkpoint that is whole"),
-        (lambda path: torch.save({}, path), "is of another model"),
+        ("train_distributed.py", "checkpoint_epoch_1.pt", b"half of it", "holds no checkpoint that is whole"),
+        ("train_distributed.py", "checkpoint_epoch_1.pt", ANOTHER_MODEL | {"history": []}, "is of another model"),
+        ("train_requeue.py", "step_00000001.pt", {}, "holds no checkpoint that is whole"),
+        ("train_requeue.py", "step_00000001.pt", ANOTHER_MODEL | PROGRESS, "is of another model"),
     ],
-    ids=["cut", "of another model"],
+    ids=["cut", "of another model", "empty", "of another model to requeue"],
 )
 def test_checkpoint_that_cannot_be_resumed(
-    damage: Any, said: str, one_process: Outcome, ranks: Ranks, tmp_path: Path
+    program: str, name: str, state: Any, said: str, ranks: Ranks, tmp_path: Path
 ) -> None:
-    """A damaged checkpoint, and one of another model, are refused by name and kept."""
-    folder = interrupted(one_process, tmp_path / "interrupted")
-    path = folder / "checkpoint_epoch_1.pt"
-    damage(path)
+    """A damaged checkpoint, one of another program and one of another model are refused by name and kept."""
+    path = tmp_path / name
+    path.write_bytes(state) if isinstance(state, bytes) else torch.save(state, path)
     content = path.read_bytes()
-    outcome = ranks("train_distributed.py", "--resume", processes=2, folder=folder)
+    outcome = ranks(program, *["--resume"][: program == "train_distributed.py"], processes=2, folder=tmp_path)
 
     assert said in outcome.refusal
     assert path.read_bytes() == content
@@ -508,19 +513,23 @@ def test_commands_of_the_docstring_work(program: str, reader: Any, monkeypatch: 
 
 @pytest.mark.parametrize("handled", [True, False])
 def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> None:
-    """The launcher passes SIGUSR1 on where its list has it, and the training stops; otherwise it dies of it."""
+    """The launcher passes SIGUSR1 on where its list has it, and the training stops; otherwise it dies of it.
+
+    A second one, which comes while the launcher treats the first, changes nothing.
+    """
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launcher += ["--signals-to-handle=SIGTERM,SIGUSR1"] if handled else []
     arguments = ["--epochs=10000", "--save-every=1000000", f"--checkpoint-dir={tmp_path}"]  # a signal makes it save
     program = [EXAMPLES / "train_requeue.py", *arguments]
     own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    with subprocess.Popen([*launcher, *program], env=own, stdout=subprocess.PIPE, text=True) as torchrun:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([*launcher, *program], env=own, **pipes) as torchrun:
         assert torchrun.stdout
         printed = []
         try:
             for line in torchrun.stdout:
                 printed.append(line)
-                if line.startswith("Epoch 1 "):
+                if line.startswith("Epoch 1 ") or "closing signal SIGUSR1" in line:
                     os.kill(torchrun.pid, signal.SIGUSR1)
                     if not handled:
                         torchrun.wait()
@@ -534,7 +543,8 @@ def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> Non
                         os.kill(line.pid, signal.SIGKILL)
 
     assert status == (1 if handled else -signal.SIGUSR1)
-    assert ("SIGUSR1" in printed[-1]) is handled
+    assert any(re.match(r"Stopping after step \d+: SIGUSR1", line) for line in printed) is handled
+    assert any("closing signal SIGTERM" in line for line in printed) is handled
     assert bool([*tmp_path.glob("step_*.pt")]) is handled
 
 

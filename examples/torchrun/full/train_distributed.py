@@ -122,7 +122,7 @@ def prepare(settings, build):
     return device, model, optimizer, loader, test_loader
 
 
-def load_newest(folder, pattern, resume=True):
+def load_newest(folder, pattern, names, resume=True):
     """Make the folder; return the newest checkpoint in it that is whole, or None. Rank 0 calls this."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,10 @@ def load_newest(folder, pattern, resume=True):
         try:
             if damaged := zipfile.ZipFile(path).testzip():  # compares the checksums: torch.load does not
                 raise ValueError(f"{damaged} has changed")
-            return torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            if lacking := [name for name in names if name not in state]:
+                raise ValueError(f"it has no {lacking[0]!r}: another program or version wrote it")
+            return state
         except Exception as error:  # of many kinds, and all mean one thing
             reason = str(error).split("\n")[0]
             print(f"warning: {path} is damaged, trying the one before ({reason})")
@@ -146,12 +149,8 @@ def load_newest(folder, pattern, resume=True):
     return None
 
 
-def resume(settings, parts):
-    """Load the newest checkpoint if there is one; return its metrics."""
-    folder = settings.checkpoint_dir
-    state = from_rank_0(lambda: load_newest(folder, "checkpoint_epoch_*.pt", settings.resume))
-    if state is None:
-        return []
+def restore(folder, state, parts):
+    """Give the parts what a checkpoint holds of them; one of another model ends all processes."""
     problem = ""
     try:
         for name, part in parts.items():
@@ -159,6 +158,15 @@ def resume(settings, parts):
     except (RuntimeError, ValueError, KeyError) as error:
         problem = " ".join(str(error).split())
     check(not problem, f"the checkpoint in {folder} is of another model: {problem}")
+
+
+def resume(settings, parts):
+    """Load the newest checkpoint if there is one; return its metrics."""
+    folder = settings.checkpoint_dir
+    state = from_rank_0(lambda: load_newest(folder, "checkpoint_epoch_*.pt", [*parts, "history"], settings.resume))
+    if state is None:
+        return []
+    restore(folder, state, parts)
     say_once(f"Resuming after epoch {len(state['history'])}")
     return state["history"]
 

@@ -29,7 +29,18 @@ from image_data import batches
 from processes import check, everybody, from_rank_0, leave, say_once, write_whole
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DataLoader
-from train_distributed import SimpleConvNet, conclude, count, evaluate, load_newest, means, options, prepare, train_step
+from train_distributed import (
+    SimpleConvNet,
+    conclude,
+    count,
+    evaluate,
+    load_newest,
+    means,
+    options,
+    prepare,
+    restore,
+    train_step,
+)
 
 from srunbook.signals import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, StopSignal
 
@@ -93,11 +104,11 @@ def main():
     # How far the training has got. `images` are those of this epoch that are done, by all ranks.
     progress = {"step": 0, "epoch": 1, "images": 0, "batch_size": settings.batch_size}
     total = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right answers and images of this epoch
-    if state := from_rank_0(lambda: load_newest(folder, "step_*.pt")):
+    parts = {"model": model.module, "optimizer": optimizer}
+    if state := from_rank_0(lambda: load_newest(folder, "step_*.pt", [*parts, "sums", *progress])):
         begun = state["batch_size"]
         check(begun == settings.batch_size, f"this training was begun with --batch-size {begun}")
-        model.module.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        restore(folder, state, parts)
         progress = {name: state[name] for name in progress}
         if dist.get_rank() == 0:
             total += state["sums"].to(device)
