@@ -106,13 +106,14 @@ def test_only_two_checkpoints_are_kept(ranks: forked.Forked, tmp_path: Path) -> 
 
 
 def test_requeue_stops_at_a_signal(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
-    """A signal to one rank stops all after the same step, saved and requeued once; the next start continues there."""
+    """Two signals to one rank stop all after the same step, saved and requeued once; the next start continues there."""
     folder = tmp_path / "checkpoints"
     commands = stand_ins(tmp_path, scontrol=f'echo "$@" >>{tmp_path}/requeued')
     environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
     update = "        optimizer.step()\n"
     signalled = {
         update: f"{update}        if (step, rank) == (7, 1):\n            signal.raise_signal(signal.SIGUSR1)\n"
+        "            signal.raise_signal(signal.SIGTERM)\n"  # torchrun makes it of a second SIGUSR1
     }
     stopped = start(ranks, "requeue.py", 2, folder, signalled, environ)
     found = start(ranks, "requeue.py", 4, folder, environ=environ)

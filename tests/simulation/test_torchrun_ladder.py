@@ -155,12 +155,13 @@ SIGNAL = (
     "            optimizer.step()\n",
     "            optimizer.step()\n"
     "            if (epoch, done, rank) == (1, 6, 1):\n"
-    "                os.kill(os.getpid(), signal.SIGUSR1)\n",
+    "                signal.raise_signal(signal.SIGUSR1)\n"
+    "                signal.raise_signal(signal.SIGTERM)\n",  # torchrun makes it of a second SIGUSR1
 )
 
 
 def test_requeue_stops_at_a_signal(one: Training, run: Run, tmp_path: Path) -> None:
-    """A signal to one rank stops all after the same batch, once saved and requeued; the next start continues there."""
+    """Two signals to a rank stop all after the same batch, once saved and requeued; the next start continues there."""
     commands = stand_ins(tmp_path, scontrol='echo "$@" >>requeued')
     environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
     stopped = run("requeue.py", 2, edit=SIGNAL, **environ)
