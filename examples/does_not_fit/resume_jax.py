@@ -10,6 +10,7 @@ import argparse
 import math
 import os
 import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -88,6 +89,22 @@ def train_step(params, state, batch):
     return optax.apply_updates(params, updates), state, loss
 
 
+def kept():  # steps that have a checkpoint, newest first; one that is not complete has another name
+    return sorted((int(path.name) for path in CHECKPOINTS.glob("*") if path.name.isdigit()), reverse=True)
+
+
+def load(state):
+    """Return the newest step that can be read and what it holds, divided as state is."""
+    steps = multihost_utils.broadcast_one_to_all(np.array([*kept(), 0, 0][:2]))  # those that process 0 sees
+    for step in steps[steps > 0]:
+        try:
+            return step, ocp.load(CHECKPOINTS / str(step), abstract_state=state)
+        except Exception as error:
+            print(f"checkpoint {step} cannot be read: {error!r:.200}", flush=True)
+    assert not steps.any(), "has the model changed? Undo that, or delete the checkpoints"
+    return 0, state
+
+
 def refuse(message):
     """End all processes; one of them says why."""
     if jax.process_index() == 0:
@@ -128,13 +145,9 @@ def main():
     draw = np.random.RandomState(0)  # the same batches on all processes, and those of ddp.py
     starts = draw.randint(2**32, size=(STEPS, BATCH_SIZE, 1), dtype=np.uint32) % (len(text) - CONTEXT)
 
-    newest = ocp.training.preservation_policies.LatestN(2)
-    checkpointer = ocp.training.Checkpointer(CHECKPOINTS, preservation_policy=newest)
-    done = checkpointer.latest.step if checkpointer.latest else 0
-    if done:
-        params, state = checkpointer.load(abstract_state=(params, state))  # divided as these are
-        if rank == 0:
-            print(f"resumed after step {done}", flush=True)
+    done, (params, state) = load((params, state))
+    if done and rank == 0:
+        print(f"resumed after step {done}", flush=True)
 
     for step in range(done + 1, STEPS + 1):
         batch = text[starts[step - 1] + np.arange(CONTEXT + 1)]
@@ -142,18 +155,21 @@ def main():
         params, state, loss = train_step(params, state, batch)
         loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 10 == 0:
-            checkpointer.save(step, (params, state))  # a collective: every process calls it
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
+            ocp.save(CHECKPOINTS / str(step), (params, state), overwrite=True)  # a collective: every process calls it
+            for old in kept()[2:] if rank == 0 else []:
+                shutil.rmtree(CHECKPOINTS / str(old))
 
-    checkpointer.close()
     whole = multihost_utils.process_allgather(params, tiled=True)
     if rank == 0:
-        np.savez("model.npz", **whole)
+        np.savez("model.tmp.npz", **whole)
+        Path("model.tmp.npz").replace("model.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 
 if __name__ == "__main__":
     if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
         jax.distributed.initialize()  # before anything else that uses JAX
+        sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
     main()

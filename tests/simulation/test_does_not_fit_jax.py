@@ -108,13 +108,35 @@ def test_checkpoint_of_each_mesh_is_read_on_one_device(one: Training, tmp_path: 
         expected = {step: one.losses[step] for step in range(1, jax_continued.SAVED + 1)}
         assert before.losses == pytest.approx(expected, abs=EXACT), name
     found = jax_continued.read(saved, tmp_path / "right", "one_device")
-    anew = {"params, state = checkpointer.load": "params, _ = checkpointer.load"}
+    anew = {"done, (params, state) = load": "done, (params, _) = load"}
     wrong = jax_continued.read(saved, tmp_path / "wrong", "one_device", anew)
 
     assert found.keys() == wrong.keys() == jax_continued.MESHES.keys()
     for name, after in found.items():
         assert difference(after, one).within(EXACT, EXACT), name
         assert not difference(wrong[name], one).within(1000 * EXACT, 1000 * EXACT), name
+
+
+def test_failed_save_ends_all_and_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    """A full disk ends all processes at once, after the loss is printed; the next start loads the newest whole step."""
+    step = "        loss.block_until_ready()"
+    full = f"        step == 3 and rank == 1 and resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n{step}"
+    edits = {"import re\n": "import re, resource\n", step: full}
+    failed = train(tmp_path, "resume_jax.py", "shard=2", processes=2, edits=edits)
+    checkpoints = tmp_path / "checkpoints" / "resume_jax-simulation"
+    left = sorted(path.name for path in checkpoints.iterdir() if path.name.isdigit())
+    for part in (checkpoints / left[-1]).rglob("manifest.ocdbt"):
+        part.write_bytes(b"")
+    continued = train(tmp_path, "resume_jax.py", "shard=2", processes=2, edits={"STEPS + 1)": "5)"})
+
+    assert failed.status != 0
+    assert "File too large" in failed.text
+    assert max(failed.losses) == 3
+    assert left == ["1", "2"]
+    assert continued.status == 0, continued.text
+    assert continued.text.count("checkpoint 2 cannot be read") == 2
+    assert continued.text.count("resumed after step 1\n") == 1
+    assert sorted(continued.losses) == [2, 3, 4]
 
 
 # What the compiler says of a mesh -------------------------------------------------------------------------------------
