@@ -8,6 +8,7 @@ The trained model goes to model.pt.
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed.nn  # before init_process_group, or its threads never end
@@ -109,7 +110,8 @@ def main():
 
     whole = accelerator.get_state_dict(model)  # on all ranks; rank 0 gets it
     if rank == 0:
-        torch.save(whole, "model.pt")
+        torch.save(whole, "model.tmp")
+        Path("model.tmp").replace("model.pt")
     accelerator.end_training()
     print(f"rank {rank}/{world_size} end")
 

@@ -8,6 +8,7 @@ The trained model goes to model.pt.
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -102,7 +103,8 @@ def main():
                 print(f"step {step}: loss {loss.item():.6f}")
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

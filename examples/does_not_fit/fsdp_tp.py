@@ -9,6 +9,7 @@ The trained model goes to model.pt.
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -159,7 +160,8 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.pt")
+        torch.save(whole, "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -8,6 +8,7 @@ The layers of rank 0 go to model.0.pt, those of rank 1 to model.1.pt, and so on.
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -119,7 +120,8 @@ def main():
         if step % 10 == 0 and last:
             print(f"step {step}: loss {torch.stack(losses).mean().item():.6f}")
 
-    torch.save(model.state_dict(), f"model.{rank}.pt")
+    torch.save(model.state_dict(), f"model.{rank}.tmp")
+    Path(f"model.{rank}.tmp").replace(f"model.{rank}.pt")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -133,7 +134,8 @@ def main():
 
     whole = multihost_utils.process_allgather(params, tiled=True)
     if rank == 0:
-        np.savez("model.npz", **whole)
+        np.savez("model.tmp.npz", **whole)
+        Path("model.tmp.npz").replace("model.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

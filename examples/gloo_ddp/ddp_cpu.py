@@ -6,6 +6,7 @@ sbatch ddp_cpu.sbatch
 """
 
 import os
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,8 @@ def main():
             print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}", flush=True)
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

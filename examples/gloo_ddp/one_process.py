@@ -3,6 +3,8 @@
 python one_process.py
 """
 
+from pathlib import Path
+
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -37,7 +39,8 @@ def main():
             total += loss.detach()
         print(f"epoch {epoch}: loss {total.item() / len(loader):.6f}", flush=True)
 
-    torch.save(model.state_dict(), "model.pt")
+    torch.save(model.state_dict(), "model.tmp")
+    Path("model.tmp").replace("model.pt")
 
 
 if __name__ == "__main__":

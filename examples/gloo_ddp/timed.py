@@ -92,7 +92,8 @@ def main():
     if rank == 0:
         for _, other, _, *parts in rows[-world_size:]:
             print("rank {}: data {} ms, computing {} ms, waiting {} ms a step".format(other, *parts), flush=True)
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

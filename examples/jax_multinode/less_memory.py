@@ -7,6 +7,7 @@ sbatch data_parallel.sbatch less_memory.py                                # two 
 
 import os
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,8 @@ def main():
             print(f"step {step}: loss {loss:.6f}", flush=True)
 
     if rank == 0:
-        np.savez("model.npz", **params)
+        np.savez("model.tmp.npz", **params)
+        Path("model.tmp.npz").replace("model.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -3,6 +3,8 @@
 python one_device.py
 """
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,7 +44,8 @@ def main():
         if step % 20 == 0:
             print(f"step {step}: loss {loss:.6f}", flush=True)
 
-    np.savez("model.npz", **params)
+    np.savez("model.tmp.npz", **params)
+    Path("model.tmp.npz").replace("model.npz")
 
 
 if __name__ == "__main__":

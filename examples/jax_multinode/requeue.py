@@ -118,7 +118,8 @@ def main():
         if requeue and shutil.which("scontrol"):
             subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
     elif rank == 0:
-        np.savez("model.npz", **params)
+        np.savez("model.tmp.npz", **params)
+        Path("model.tmp.npz").replace("model.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

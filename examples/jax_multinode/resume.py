@@ -101,7 +101,8 @@ def main():
                 shutil.rmtree(CHECKPOINTS / str(old))
 
     if rank == 0:
-        np.savez("model.npz", **params)
+        np.savez("model.tmp.npz", **params)
+        Path("model.tmp.npz").replace("model.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -9,6 +9,7 @@ The trained model goes to model.pt.
 import os
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -82,7 +83,8 @@ def main():
             print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}")
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
+        torch.save(model.module.state_dict(), "model.tmp")
+        Path("model.tmp").replace("model.pt")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -5,6 +5,8 @@
 The trained model goes to model.pt.
 """
 
+from pathlib import Path
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -43,7 +45,8 @@ def main():
             total += loss.item()
         print(f"epoch {epoch}: loss {total / len(loader):.6f}", flush=True)
 
-    torch.save(model.state_dict(), "model.pt")
+    torch.save(model.state_dict(), "model.tmp")
+    Path("model.tmp").replace("model.pt")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ The model with the lowest validation loss goes to best.pt.
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -90,7 +91,8 @@ def main():
             if score < best:
                 best, waited = score, 0
                 if rank == 0:
-                    torch.save(model.module.state_dict(), "best.pt")
+                    torch.save(model.module.state_dict(), "best.tmp")
+                    Path("best.tmp").replace("best.pt")
             if waited == PATIENCE:
                 break
     print(f"rank {rank}/{world_size} end")

@@ -5,6 +5,8 @@
 The model with the lowest validation loss goes to best.pt.
 """
 
+from pathlib import Path
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -67,7 +69,8 @@ def main():
             waited += 1
             if score < best:
                 best, waited = score, 0
-                torch.save(model.state_dict(), "best.pt")
+                torch.save(model.state_dict(), "best.tmp")
+                Path("best.tmp").replace("best.pt")
             if waited == PATIENCE:
                 break
 
