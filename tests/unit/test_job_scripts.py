@@ -135,6 +135,7 @@ def test_early_signal_is_ignored(script: Path, site: Site) -> None:
     site.stand_in("srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
     for command in ("torchrun", "python"):
         site.stand_in(command, "kill -USR1 $$; echo listening")
+    site.stand_in("singularity", 'shift 3; exec "$@"')  # run --nv IMAGE
     done = site.run(script)
 
     assert done.returncode == 0, done.stderr
