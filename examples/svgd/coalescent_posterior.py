@@ -108,7 +108,9 @@ def main() -> None:
         if info.is_coordinator:
             compare(result.particles, heights, counts)
             if options.output:
-                np.savez(options.output, particles=result.particles, heights=heights, counts=counts)
+                beside = options.output.with_suffix(".tmp.npz")
+                np.savez(beside, particles=result.particles, heights=heights, counts=counts)
+                beside.replace(options.output.with_suffix(".npz"))
         params = hashlib.sha256(result.particles.tobytes()).hexdigest()[:12]
         print(f"{rank} end steps={result.steps} params={params}", flush=True)
 

@@ -149,7 +149,9 @@ def report(result, options: argparse.Namespace) -> None:
     for timing in result.slow_processes:
         print(f"slow: process {timing.process_id} on {timing.host}", flush=True)
     if options.output and not result.stopped:
-        np.savez(options.output, particles=result.particles, steps=result.steps)
+        beside = options.output.with_suffix(".tmp.npz")
+        np.savez(beside, particles=result.particles, steps=result.steps)
+        beside.replace(options.output.with_suffix(".npz"))
 
 
 if __name__ == "__main__":
