@@ -68,11 +68,17 @@ def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nod
 
 
 class CodeFile(RepositoryDirective):
-    """Shows a file or a part of it: an object of Python, or what lies between `# [name]` and `# [/name]`."""
+    """Shows a file or a part of it.
+
+    A part is an object of Python, what lies between `# [name]` and `# [/name]`, or the lines from the first that
+    contains one text to the next that contains another.
+    """
 
     option_spec: ClassVar = {
         "pyobject": directives.unchanged_required,
         "section": directives.unchanged_required,
+        "start-at": directives.unchanged_required,
+        "end-at": directives.unchanged_required,
         "emphasize-text": directives.unchanged_required,
         "emphasize-lines": directives.unchanged_required,
     }
@@ -89,6 +95,10 @@ class CodeFile(RepositoryDirective):
         elif "section" in self.options:
             part = self.options["section"]
             wanted = {"start-after": f"[{part}]", "end-before": f"[/{part}]", "dedent": None}
+        elif "start-at" in self.options:
+            part = "in part"
+            start = self.options["start-at"]
+            wanted = {"start-at": start, "end-at": self.options.get("end-at", start), "dedent": None}
         text, _ = LiteralIncludeReader(path, wanted, self.config).read()
         box = nodes.container(classes=["code-file"], is_div=True)
         box += caption(self.env, path, name, f", {part}" if part else "")

@@ -40,6 +40,7 @@ FAULTS = {
     "parent": ("```{code-file} slurm/../conf.py\n```", "is no path from the root of the repository"),
     "emphasis": ("```{code-file} slurm/job.sbatch\n:emphasize-lines: 9\n```", "line 9 cannot be emphasized"),
     "no-edit": ("```{code-file} slurm/job.sbatch\n:emphasize-text: EDIT\n```", "no line contains the text"),
+    "no-start": ("```{code-file} slurm/job.sbatch\n:start-at: exit\n```", "start-at pattern not found: exit"),
     "diff-without-from": ("```{code-diff} examples/guide/one.py\n```", "name the earlier file"),
     "diff-of-equals": (CHANGED.replace("changed", "same") + "```", "same.py is one.py, byte for byte"),
     "diff-part-absent": (f"{CHANGED}\nx = 4\n```", "no changed line contains 'x = 4'"),
@@ -109,6 +110,8 @@ def clean(clean_site):
     site.write("slurm/job.recording.json", recording(JOB))
     site.write("slurm/waiting/job.sbatch", JOB)
     pages = {"files": "```{code-file} slurm/waiting/job.sbatch\n```\n\n```console\n$ sbatch job.sbatch\n```\n"}
+    pages["lines"] = "```{code-file} examples/guide/changed.py\n:start-at: pass\n:end-at: y =\n```"
+    site.write("examples/guide/changed.py", FILES["examples/guide/changed.py"])
     for name, (command, _) in RECORDED.items():
         site.write(f"slurm/{name}/job.sbatch", JOB)
         site.write(f"slurm/{name}/job.recording.json", recording(JOB, command=command))
@@ -133,6 +136,13 @@ def test_clean_site_builds(clean):
     assert "#SBATCH --nodes=2" in page
     assert "Not yet run on Slurm." in page
     assert "it ran" in clean.html("gallery/guide/plot_a")
+
+
+def test_lines_of_a_file(clean):
+    """Of a file cut at two texts, the lines between them are shown with both."""
+    block = re.search(r'class="code-file-part">, in part<.*?<pre>(.*?)</pre>', clean.html("lines"), re.S)
+
+    assert re.sub("<[^>]+>", "", block[1]) == "    pass\ny = 3\n"
 
 
 def test_recorded_output(clean):
