@@ -177,7 +177,7 @@ def lint(session: nox.Session) -> None:
         files = [str(path) for path in sorted(ROOT.glob(pattern))]
         python(session, "-m", "check_jsonschema", "--builtin-schema", schema, *files)
     scripts = [str(path) for pattern in SCRIPTS for path in sorted(ROOT.glob(pattern))]
-    # Not 1091: the environments that scripts activate exist on a site alone. Not 2016: tasks expand what srun passes on.
+    # Not 1091: the environments that scripts activate exist on a site alone. Not 2016: tasks expand what srun gets.
     session.run(str(ENV / "bin" / "shellcheck"), "--shell=bash", "--exclude=SC1091,SC2016", *scripts)
     for script in scripts:
         session.run("bash", "-n", script)

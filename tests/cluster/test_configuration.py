@@ -216,11 +216,13 @@ def test_what_accounting_refuses_is_undone(site: State, wanted: Specification, s
         ("cgroup.conf", "AllowedRAMSpase=90", "Slurm refuses the configuration.*unrecognized key: AllowedRAMSpase"),
     ],
 )
-def test_a_line_that_slurm_refuses(pytestconfig: pytest.Config, file: str, line: str, words: str) -> None:
+def test_a_line_that_slurm_refuses(
+    pytestconfig: pytest.Config, generation: str, file: str, line: str, words: str
+) -> None:
     """A cluster with a line that Slurm does not take ends with Slurm's words, and nothing is left."""
     name = cluster_name(pytestconfig, "refused")
     with pytest.raises(ClusterError, match=f"(?s){words}"):
-        cluster.up(Specification(**{"name": name, "slurm": "22.05", "nodes": 1, file: line}))
+        cluster.up(Specification(**{"name": name, "slurm": generation, "nodes": 1, file: line}))
 
     assert cluster.read_state(name) is None
 
