@@ -84,11 +84,11 @@ def test_image_names_its_sources_only_by_arguments(name: str) -> None:
     """The definition of an image has no host name in it, and installs the versions that the constraints pin."""
     text = (ROOT / "examples" / name).read_text(encoding="utf-8")
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    installed = re.findall(r"\b([a-z]+)(?:\[.*?\])?==([\d.]+)", text)
+    installed = re.findall(r"\b([a-z-]+)(?:\[.*?\])?==([\d.]+)", text)
 
     assert not re.search(r"https?://", text)
     assert re.search(r"^MirrorURL: \{\{ MIRROR \}\}$", text, re.MULTILINE)
     assert "{{ INDEX }}" in text
     assert not re.search(r"^\s*(MIRROR|INDEX)=", text, re.MULTILINE)
-    assert len(installed) == 2
+    assert len(installed) >= 2
     assert {f"{package}=={release}" for package, release in installed} <= set(constraints.splitlines())

@@ -39,6 +39,7 @@ MASKS = (
     Mask(r"Elapsed: [\d.]+ seconds", "Elapsed: <n> seconds", "times differ from run to run"),
     Mask(r"^\[\d\] ", "[<node>] ", "which of the nodes it happens on is chance"),
     Mask(r"gai error: .*", "gai error", "a machine without a server for names says so in other words"),
+    Mask(r" on 127\.0\.0\.\d$", " on <node>", "torchrun numbers nodes in the order of their arrival"),
     Mask(r"pid: \d+|Process \d+", "<process>", "a fresh process each time"),
     Mask(r"binary: \S+", "binary: <python>", "machines keep Python in different places"),
     Mask(r"interfaces: .*", "interfaces: <names>", "machines have different ones"),
