@@ -38,7 +38,6 @@ extensions = [
     # ours, in docs/_ext
     "code_diff",
     "code_file",
-    "script_facts",
     "recorded",
     "real_files",
     "gallery",
@@ -107,11 +106,11 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_static_path = ["docs/_static"]
-html_css_files = ["site.css", "reading.css", "plots.css", "panel.css", "search.css"]
+html_css_files = ["site.css", "reading.css", "plots.css", "my-cluster.css", "search.css"]
 html_js_files = [
     ("site.js", {"defer": "defer"}),
     ("js/search-box.js", {"defer": "defer"}),
-    ("js/panel.js", {"type": "module"}),
+    ("js/my-cluster.js", {"type": "module"}),
 ]
 html_favicon = "docs/_static/favicon.svg"
 html_copy_source = False

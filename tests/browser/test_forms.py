@@ -169,10 +169,9 @@ def test_begins_with_the_panel(open_page):
     choose(page, framework="gloo", nodes="3")
     page.get_by_role("button", name="My cluster").first.click()
     page.get_by_role("dialog").get_by_label("Partition", exact=True).fill("long")
-    page.get_by_role("dialog").get_by_label("Network interface").fill("ib0")
     page.get_by_role("button", name="Fit the scripts").click()
     page.wait_for_function("document.querySelector('#builder-partition').value === 'long'")
-    assert all(f"{word}\n" in script(page) for word in ("--nodes=3", "--partition=long", "GLOO_SOCKET_IFNAME=ib0"))
+    assert all(f"{word}\n" in script(page) for word in ("--nodes=3", "--partition=long"))
     assert script(page) == printed(command(page))[0]
 
 

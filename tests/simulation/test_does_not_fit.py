@@ -125,13 +125,23 @@ def test_memory_of_ddp_is_what_the_formula_says(run: Train) -> None:
     assert found == [[rank, need.parameters, need.gradients, need.optimizer] for rank in range(2)]
 
 
-MORE = [pytest.param(name, {}, marks=FULL) for name in ("ddp.py", "tensor_parallel.py", "context_parallel.py")]
+KEPT = [("fsdp.py", 2, {}), ("pipeline.py", 2, {}), ("less_memory.py", 2, PIECES)]
+MORE = [
+    ("ddp.py", 2),
+    ("tensor_parallel.py", 2),
+    ("context_parallel.py", 2),
+    ("fsdp.py", 1),
+    ("fsdp.py", 4),
+    ("fsdp.py", 8),
+]
 
 
-@pytest.mark.parametrize(("name", "how"), [("fsdp.py", {}), ("pipeline.py", {}), ("less_memory.py", PIECES), *MORE])
-def test_activations_are_what_the_formula_says(name: str, how: dict[str, Any], ranks: forked.Forked) -> None:
-    """What autograd keeps at most on each of two ranks, recomputed blocks included, is within 15% of the formula."""
-    assert saved_bytes(ranks, PROGRAMS / name, 2) == pytest.approx(predicted_bytes(name, 2, **how), rel=0.15)
+@pytest.mark.parametrize(("name", "number", "how"), [*KEPT, *(pytest.param(*more, {}, marks=FULL) for more in MORE)])
+def test_activations_are_what_the_formula_says(
+    name: str, number: int, how: dict[str, Any], ranks: forked.Forked
+) -> None:
+    """What autograd keeps at most on each rank, recomputed blocks included, is within 15% of the formula."""
+    assert saved_bytes(ranks, PROGRAMS / name, number) == pytest.approx(predicted_bytes(name, number, **how), rel=0.15)
 
 
 BLOCKS = 4

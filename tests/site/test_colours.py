@@ -11,7 +11,8 @@ from pygments.styles import get_style_by_name
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUNDS = ["color-code", "color-emphasis", "color-added", "color-removed", "color-recorded-background"]
-FITTED = re.findall(r"--color-fitted: (#\w+)", (ROOT / "docs" / "_static" / "panel.css").read_text(encoding="utf-8"))
+PANEL = ROOT / "docs" / "_static" / "my-cluster.css"
+FITTED = re.findall(r"--color-fitted: (#\w+)", PANEL.read_text(encoding="utf-8"))
 
 
 def contrast(one: str, other: str) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
 import re
 from html import unescape
@@ -249,3 +251,16 @@ def test_downloads(built_site, included):
 
     assert wrong == []
     assert found >= set(included) - drivers
+
+
+def test_vendored_libraries_are_as_released():
+    """Each JavaScript library is the file of its release, with its licence beside it."""
+    vendor = ROOT / "docs" / "_static" / "vendor"
+    records = sorted(vendor.glob("*.json"))
+    for record in records:
+        said = json.loads(record.read_text())
+        assert hashlib.sha256(record.with_suffix(".js").read_bytes()).hexdigest() == said["sha256"], record.name
+        assert re.fullmatch(r"\d+\.\d+\.\d+", said["version"])
+        assert record.with_suffix(".LICENSE").is_file()
+
+    assert {record.stem for record in records} == {file.stem for file in vendor.glob("*.js")} != set()

@@ -12,7 +12,7 @@ import { baseOf, changesOf, commandOf, layersOf } from "./job-command.js";
 import { warningOf } from "./job-facts.js";
 import { render, textOf } from "./job-script.js";
 import { JobError, specify } from "./job-specification.js";
-import { load, onChange } from "./panel-store.js";
+import { load, onChange } from "./my-cluster.js";
 
 const NO_GPUS = { platform: "cpu", gpus_per_node: null };
 

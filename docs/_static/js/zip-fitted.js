@@ -9,42 +9,27 @@ const ENTRY = 0x02014b50;
 const END = 0x06054b50;
 
 /**
- * @typedef {{text: string, changes: unknown[], refusal: {line: number, problem: string}|null}} Fitted
  * @param {Uint8Array} bytes the zip that the build made
- * @param {(path: string) => Promise<Fitted>} fit fits a job script, by its path in the repository
+ * @param {(text: string) => string} fit fits a job script
  * @param {any} fflate the library
- * @returns {Promise<Uint8Array>} the zip with fitted job scripts, and with a README that says so
+ * @returns {Uint8Array} the zip with fitted job scripts, and with a README that says so
  */
-export async function fittedZip(bytes, fit, fflate) {
+export function fittedZip(bytes, fit, fflate) {
   const files = fflate.unzipSync(bytes);
   const modes = modesOf(bytes);
-  const told = [];
   for (const name of Object.keys(files).filter((name) => name.endsWith(".sbatch"))) {
-    const fitted = await fit(pathOf(name));
-    if (fitted.refusal) {
-      const { line, problem } = fitted.refusal;
-      told.push(`- \`${shortName(name)}\` is the original. Line ${line}: ${problem}.`);
-    } else files[name] = fflate.strToU8(fitted.text);
+    files[name] = fflate.strToU8(fit(fflate.strFromU8(files[name])));
   }
-  const readme = Object.keys(files).find((name) => shortName(name) === "README.md");
-  files[readme] = fflate.strToU8(introduced(fflate.strFromU8(files[readme]), told));
+  const readme = Object.keys(files).find((name) => /^[^/]*\/README\.md$/.test(name));
+  files[readme] = fflate.strToU8(introduced(fflate.strFromU8(files[readme])));
   const entries = Object.keys(files).map((name) => [name, [files[name], { os: 3, attrs: modes.get(name), mtime: DATE }]]);
   return fflate.zipSync(Object.fromEntries(entries), { level: 9 });
 }
 
-const shortName = (name) => name.slice(name.indexOf("/") + 1);
-
-/** The path in the repository of a job script in a zip: `slurm/gloo_ddp/ddp_cpu.sbatch` for `gloo-ddp/ddp_cpu.sbatch`. */
-export function pathOf(name) {
-  const guide = name.slice(0, name.indexOf("/"));
-  return `slurm/${guide.replaceAll("-", "_")}/${shortName(name)}`;
-}
-
 /** Say below the title of a README that the job scripts are not the originals. */
-function introduced(readme, told) {
-  const end = readme.indexOf("\n");
-  const said = ["The job scripts in this folder are fitted to your cluster; the runs below are those of the originals.", ...told];
-  return `${readme.slice(0, end)}\n\n${said.join("\n")}${readme.slice(end)}`;
+function introduced(readme) {
+  const said = "The job scripts in this folder are fitted to your cluster; the runs below are those of the originals.";
+  return readme.replace("\n", () => `\n\n${said}\n`);
 }
 
 /**

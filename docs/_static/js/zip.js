@@ -1,9 +1,9 @@
 /**
  * The link to the zip of a guide: for a reader whose cluster is known, the zip holds job scripts that are fitted to it.
  *
- * Without that, the link is an ordinary one. What fits the scripts and packs the zip comes with the click.
+ * Without that, the link is an ordinary one. What packs the zip comes with the click.
  */
-import { load, onChange } from "./panel-store.js";
+import { fitted, load, onChange } from "./my-cluster.js";
 
 const links = [...document.querySelectorAll("a.guide-zip")].map((link) => {
   const said = document.createElement("span");
@@ -28,15 +28,14 @@ function tell() {
 }
 
 async function download(link) {
-  const [{ fittedZip }, { adaptedText }, response] = await Promise.all([
+  const [{ fittedZip }, response] = await Promise.all([
     import("./zip-fitted.js"),
-    import("./fit.js"),
     fetch(link.href),
     import("../vendor/fflate.js"), // no module: it makes itself a global
   ]);
   if (!response.ok) throw Error(`${link.href}: ${response.status}`);
   const bytes = new Uint8Array(await response.arrayBuffer());
-  const zip = await fittedZip(bytes, adaptedText, globalThis.fflate);
+  const zip = await fittedZip(bytes, (text) => fitted(text, load()), globalThis.fflate);
   const address = URL.createObjectURL(new Blob([zip], { type: "application/zip" }));
   save(address, link.href);
   setTimeout(() => URL.revokeObjectURL(address), 60_000); // the browser has read it by then
