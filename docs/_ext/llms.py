@@ -72,12 +72,12 @@ def twin_address(address: str) -> str:
 
 
 def drawn(html: str) -> str:
-    """Say what a drawing shows, or what else a piece of HTML says."""
+    """Say what a drawing shows, or what else a piece of HTML says; a sign without a title says nothing."""
     if not html.startswith("<svg"):
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
     tree = ElementTree.fromstring(html)  # noqa: S314 - from our own build
     texts = [tree.findtext(f"{{http://www.w3.org/2000/svg}}{name}") or "" for name in ("title", "desc")]
-    return " ".join("Drawing: {}. {}".format(*texts).split())
+    return " ".join("Drawing: {}. {}".format(*texts).split()) if texts[0] else ""
 
 
 class Writer:
@@ -188,6 +188,9 @@ class Writer:
         return [f"**{self.words(node)}**" if node.astext().strip() else ""]
 
     _block_caption = _block_dropdown_title = _block_sd_tab_label = _block_rubric
+
+    def _block_disclosure(self, node: nodes.Element) -> list[str]:
+        return [f"**{node['summary']}**", *self.blocks(node)]
 
     def _block_container(self, node: nodes.container) -> list[str]:
         return self._block_rubric(node) if "sd-card-title" in node["classes"] else self.blocks(node)

@@ -92,6 +92,14 @@ def test_twin_holds_what_the_page_shows(built_site, included):
     assert all((built_site / guide).parent.joinpath(link).resolve().is_file() for link in links), links
 
 
+def test_twin_names_what_opens(built_site):
+    """The twin of a page names each part that one click opens, without its arrow."""
+    twin = (built_site / "guides/torchrun/time-limit.md").read_text(encoding="utf-8")
+
+    assert "\n**The whole file requeue.sbatch**\n" in twin
+    assert "\n**The other lines of the script**\n" in twin
+
+
 def test_list_for_programs_is_complete(built_site):
     """`llms.txt` begins with the site's name, and lists every page with a twin that exists and a description."""
     text = (built_site / "llms.txt").read_text(encoding="utf-8")
