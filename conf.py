@@ -57,6 +57,7 @@ search_weights = [
     ("reference/api-", 0.6),
     ("tools/command", 0.6),
     ("troubleshooting/index", 0.7),
+    ("troubleshooting/", 0.9),
 ]
 search_suggestions = ["troubleshooting/index", "guides/index", "tools/explain", "reference/glossary"]
 

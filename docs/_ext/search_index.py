@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docutils import nodes
 from failures import entry_of, is_entry
-from repository import after_build, note, noted
+from repository import after_build, disclosure, note, noted
 from sphinx import addnodes
 from sphinx.builders.html import StandaloneHTMLBuilder
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 INDEX = "_static/search-index.js"
-ENV_VERSION = 4
+ENV_VERSION = 5
 """Goes up with each change of what is kept of a page, so that the next build reads all pages again."""
 
 UNSEEN = (nodes.raw, nodes.title, nodes.Invisible, nodes.system_message, addnodes.toctree)
@@ -79,8 +79,8 @@ def sections_of(doctree: nodes.document, *, whole: bool = False) -> list[Section
             elif section and is_code(child):
                 words = (word for word in WORD.findall(text_of(child)) if len(word) <= LONGEST_WORD)
                 section.code.update(dict.fromkeys(words))
-            elif isinstance(child, UNSEEN) or (isinstance(child, nodes.term) and child["ids"]):
-                continue  # what is not seen, or is a title
+            elif is_left_out(child):
+                continue
             elif section and isinstance(child, nodes.TextElement):
                 section.text.append(text_of(child))
             elif isinstance(child, nodes.Element):
@@ -95,6 +95,13 @@ def is_code(node: nodes.Node) -> bool:
     if isinstance(node, (nodes.literal_block, nodes.doctest_block)):
         return "front_matter" not in node
     return isinstance(node, nodes.Element) and bool(CAPTIONS & set(node.get("classes", ())))
+
+
+def is_left_out(node: nodes.Node) -> bool:
+    """Tell whether a node is not seen, is a title, or has what a click opens below a measured table."""
+    if isinstance(node, nodes.term):
+        return bool(node["ids"])
+    return isinstance(node, UNSEEN) or (isinstance(node, disclosure) and "measured-details" in node["classes"])
 
 
 def text_of(node: nodes.Element) -> str:
