@@ -107,6 +107,8 @@ def requirements_of(root: Path, guide: str, files: Files) -> str:
     lines = ["# The exact versions that the guide was made with."]
     if "jax" in wanted:
         lines.append(f'# Without "jax[cuda12]=={pinned["jax"]}", JAX computes on CPUs: install that for NVIDIA GPUs.')
+    if "torch" in wanted:
+        lines.append("# On NVIDIA GPUs, install the torch for your driver first: the guide to torchrun says which.")
     return "\n".join([*lines, *(f"{name}=={pinned[name]}" for name in sorted(wanted))]) + "\n"
 
 
