@@ -32,9 +32,8 @@ SETS = {
 }
 
 
-def rate(name: str, queries: list[Query]) -> Configuration:
-    """Ask the queries of a set; print those whose page is not among the first three results."""
-    answers = ask(STATIC, STATIC / "search-index.js", [query.text for query in queries])
+def rate(name: str, queries: list[Query], answers: list[dict]) -> Configuration:
+    """Count the answers to a set that have the right page; print queries without it among the first three results."""
     late = missed(queries, answers, 3)
     print(f"{name}: {len(queries) - len(late)} of {len(queries)}", *late, sep="\n  ", flush=True)
     counts = {
@@ -52,7 +51,11 @@ def main() -> None:
     options = parser.parse_args()
     if not (STATIC / "search-index.js").is_file():
         parser.error(f"{STATIC / 'search-index.js'} is not there: run `python3 noxfile.py -s docs` first")
-    rows = [rate(name, queries) for name, ask_for in SETS.items() if (queries := ask_for())]
+    sets = {name: ask_for() for name, ask_for in SETS.items()}
+    index = STATIC / "search-index.js"
+    rows = [
+        rate(name, queries, ask(STATIC, index, [query.text for query in queries])) for name, queries in sets.items()
+    ]
     library = json.loads((STATIC / "vendor" / "minisearch.json").read_text(encoding="utf-8"))
     versions = {"srunbook": srunbook.__version__, library["name"]: library["version"]}
     write(options.output, rows, versions=versions)
