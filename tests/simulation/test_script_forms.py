@@ -30,6 +30,8 @@ def test_script_has_the_form_of_one(script: Path) -> None:
     assert lines[0] == "#!/bin/bash"
     assert commands[0] in ("set -e", "set -eo pipefail")
     assert not any(line.startswith("#SBATCH") for line in commands)
+    site = [at for at, line in enumerate(commands) if line.startswith(("module ", "source "))]
+    assert [at for at, line in enumerate(commands) if line.startswith("set -u")] > site[-1:]
     assert any(line.startswith("#SBATCH --ntasks-per-node=") for line in directives)
     for name in SITE:
         assert sum(line.startswith(f"#SBATCH --{name}=") for line in marked) == 1, name
