@@ -26,6 +26,7 @@ MASKS = (
     Mask(r"\[\w\d{4} [\d:.]+ (\S+)\]", r"[<time> \1]", "time of a message"),
     Mask(r"(\(127\.0\.0\.1, )\d+\)", r"\1<port>)", "the port follows from the process id"),
     Mask(r"peer \[[\d.]+\]:\d+", "peer <address>", "the system chose the port"),
+    Mask(r"line \d+ in read_data", "line <n> in read_data", "a rank that waits may be at any line of its loop"),
     Mask(
         rf"\[\S+/gloo/\S+\] (.* )?{NO_ANSWER}.*",
         "<gloo: no answer>",

@@ -49,6 +49,7 @@ def submit(tmp_path: Path) -> Callable[..., str]:
                 "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
                 "HOME": str(tmp_path / "home"),
                 "SLURM_JOB_ID": str(job),
+                "SLURM_JOB_NAME": script.stem,
                 "SLURM_JOB_NODELIST": "node[1-9]",
                 "SLURM_JOB_NUM_NODES": str(nodes),
                 "SLURM_CPUS_PER_TASK": "8",
