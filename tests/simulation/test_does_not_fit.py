@@ -15,7 +15,7 @@ from support import forked
 from support.comparing import LOSS, RANK_LINE
 from support.effects import EVERY_PIECE, KEEP_WHOLE, LOCAL_NORM, step_of
 from support.held_bytes import held
-from support.one_oracle import EXACT, IMPORTED, PROGRAMS, Training, difference, train
+from support.one_oracle import EXACT, FEWER_STEPS, IMPORTED, PROGRAMS, STEPS, Training, difference, train
 from support.saved_bytes import predicted_bytes, saved_bytes
 
 from srunbook import memory
@@ -40,9 +40,10 @@ def ranks(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def run(ranks: forked.Forked) -> Train:
+def run(ranks: forked.Forked, pytestconfig: pytest.Config) -> Train:
     """Run a program of the guide."""
-    return lambda name, *arguments, **options: train(ranks, PROGRAMS / name, *arguments, **options)
+    steps = STEPS if pytestconfig.getoption("--full") else FEWER_STEPS
+    return lambda name, *arguments, **options: train(ranks, PROGRAMS / name, *arguments, steps=steps, **options)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ LAYOUTS = [
 def test_layout_computes_what_one_process_does(
     name: str, nodes: int, processes: int, one: Training, run: Train
 ) -> None:
-    """In float64, the losses of 20 steps and the parameters in the end are those of one process."""
+    """In float64, the losses of all steps and the parameters in the end are those of one process."""
     assert difference(run(name, nodes, processes), one).within(EXACT, EXACT)
 
 
@@ -225,7 +226,8 @@ RUNGS = (*dict.fromkeys(name for name, _, _ in LAYOUTS), "resume.py", "requeue.p
 RUNGS += ("accelerate_fsdp.py", "trainer_fsdp.py", "lightning_fsdp_tp.py")
 
 
-@pytest.mark.parametrize("name", [RUNGS[0], *(pytest.param(name, marks=FULL) for name in RUNGS[1:])])
+@FULL
+@pytest.mark.parametrize("name", RUNGS)
 def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command at the top of a program runs it and prints what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

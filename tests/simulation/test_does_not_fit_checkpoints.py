@@ -44,7 +44,7 @@ def one(ranks: forked.Forked) -> Training:
 def test_another_layout_continues(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
     """In float64, the steps after a checkpoint are those of one process; bench/does_not_fit_checkpoints.py has all."""
     write(ranks, ("fsdp.py", 1, 3), tmp_path)
-    found = read(ranks, ("tensor_parallel.py", 1, 2), tmp_path, one)
+    found = read(ranks, ("pipeline.py", 1, 2), tmp_path, one)
 
     assert "resumed after step 10" in found.text
     assert difference(found, one).within(EXACT, EXACT)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from support import jax_continued
 from support.comparing import RANK_LINE
-from support.jax_layouts import EXACT, Training, difference, train
+from support.jax_layouts import EXACT, STEPS, Training, difference, train
+from support.one_oracle import FEWER_STEPS
 
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -26,17 +27,23 @@ pytestmark = pytest.mark.usefixtures("compiled_once")
 
 
 @pytest.fixture(scope="module")
-def one(compiled_once: None, tmp_path_factory: pytest.TempPathFactory) -> Training:
+def steps(pytestconfig: pytest.Config) -> int:
+    """Say how many steps a training takes."""
+    return STEPS if pytestconfig.getoption("--full") else FEWER_STEPS
+
+
+@pytest.fixture(scope="module")
+def one(compiled_once: None, steps: int, tmp_path_factory: pytest.TempPathFactory) -> Training:
     """Train the oracle: one device, in float64."""
-    return train(tmp_path_factory.mktemp("one"), "sharded_jax.py", "data=1")
+    return train(tmp_path_factory.mktemp("one"), "sharded_jax.py", "data=1", steps=steps)
 
 
 # One oracle -----------------------------------------------------------------------------------------------------------
 
 
-def test_mesh_computes_what_one_device_does(one: Training, tmp_path: Path) -> None:
+def test_mesh_computes_what_one_device_does(one: Training, steps: int, tmp_path: Path) -> None:
     """In float64, losses and parameters are those of one device; bench/does_not_fit_jax.py has all meshes."""
-    found = train(tmp_path, "sharded_jax.py", "shard=2,tensor=2", processes=2, devices=2)
+    found = train(tmp_path, "sharded_jax.py", "shard=2,tensor=2", processes=2, devices=2, steps=steps)
 
     assert difference(found, one).within(EXACT, EXACT)
 
@@ -78,10 +85,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", [next(iter(WRONG)), *(pytest.param(name, marks=FULL) for name in [*WRONG][1:])])
-def test_oracle_sees(wrong: str, one: Training, tmp_path: Path) -> None:
+def test_oracle_sees(wrong: str, one: Training, steps: int, tmp_path: Path) -> None:
     """A training that computes something else is far outside of the tolerance."""
     processes, edits = WRONG[wrong]
-    found = train(tmp_path, "sharded_jax.py", "shard=2", processes=processes, devices=2 // processes, edits=edits)
+    found = train(
+        tmp_path, "sharded_jax.py", "shard=2", processes=processes, devices=2 // processes, edits=edits, steps=steps
+    )
 
     assert difference(found, one).parameters > 1000 * EXACT
 
@@ -117,6 +126,7 @@ def test_checkpoint_of_each_mesh_is_read_on_one_device(one: Training, tmp_path: 
         assert not difference(wrong[name], one).within(1000 * EXACT, 1000 * EXACT), name
 
 
+@FULL  # test_jax_multinode_ladder.py does the same to the program that this one grew from
 def test_failed_save_ends_all_and_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     """A full disk ends all processes at once, after the loss is printed; the next start loads the newest whole step."""
     step = "        loss.block_until_ready()"

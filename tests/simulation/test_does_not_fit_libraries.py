@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import forked
 from support.held_bytes import held
-from support.one_oracle import EXACT, IMPORTED, Training, difference, train
+from support.one_oracle import EXACT, FEWER_STEPS, IMPORTED, STEPS, Training, difference, train
 
 from srunbook import memory
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -40,14 +40,15 @@ pytestmark = pytest.mark.usefixtures("quick_start")
 
 
 @pytest.fixture(scope="module")
-def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
+def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Train]:
     """Run a program of the guide on ranks that torchrun, or for Lightning srun, might have started."""
     with forked.forking(EXAMPLES, *IMPORTED, *LIBRARIES) as process:
         ranks = forked.Forked(process, tmp_path_factory.mktemp("ranks"))
+        steps = STEPS if pytestconfig.getoption("--full") else FEWER_STEPS
 
         def start(name: str, *arguments: Any, **options: Any) -> Training:
             before = AS_SRUN if name == LIGHTNING else ""
-            return train(ranks, EXAMPLES / name, *arguments, **{"before": before, **options})
+            return train(ranks, EXAMPLES / name, *arguments, **{"before": before, "steps": steps, **options})
 
         yield start
 
@@ -63,7 +64,7 @@ def one(run: Train) -> Training:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_losses_and_model_are_those_of_one_process(name: str, one: Training, run: Train) -> None:
-    """In float64, the losses of 20 steps and the parameters in the end are those of one process."""
+    """In float64, the losses of all steps and the parameters in the end are those of one process."""
     assert difference(run(name, 1, 2), one).within(EXACT, EXACT)
 
 

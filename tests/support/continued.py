@@ -37,13 +37,14 @@ IMPORT = """    import resume
 
 
 def write(ranks: forked.Forked, layout: Layout, folder: Path) -> Training:
-    """Train all steps, and write a checkpoint on the way."""
+    """Train the steps up to the checkpoint, and write it."""
     save = f"        if step == {SAVED}:\n            resume.save(model, optimizer, batches, step)\n"
     return train(
         ranks,
         PROGRAMS / layout[0],
         *layout[1:],
         edits={LOOP: f"{IMPORT.format(str(folder))}{LOOP}", UPDATE: UPDATE + save},
+        steps=SAVED,
     )
 
 

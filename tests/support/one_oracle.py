@@ -1,6 +1,6 @@
 """Trainings of the guide *When it does not fit* in every layout, and how far each is from one process.
 
-A program is run as published but for its text: it takes 20 steps, prints each loss in full, and computes in the
+A program is run as published but for its text: it takes fewer steps, prints each loss in full, and computes in the
 precision that is asked for.
 """
 
@@ -21,6 +21,9 @@ IMPORTED = ("torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp",
 """What the programs import and takes a second."""
 
 STEPS = 20
+
+FEWER_STEPS = 6
+"""Of tests without `--full`; the benchmarks and the page have all."""
 
 EXACT = 1e-9
 """Largest difference in float64, of a loss and of a parameter."""
@@ -64,7 +67,7 @@ def difference(found: Training, expected: Training) -> Difference:
     """
     for each in (found, expected):
         assert not any(each.statuses), each.text
-        assert len(each.losses) == STEPS, each.text
+        assert len(each.losses) == len(expected.losses) > 1, each.text
     return farthest(zip(found.losses, expected.losses, strict=True), found.parameters, expected.parameters)
 
 
