@@ -221,15 +221,15 @@ def test_damage_that_goes_unnoticed(
 ) -> None:
     """Other numbers of the same size train on to another result; the checksums of the page tell."""
     shell = {"cwd": tmp_path, "shell": True, "capture_output": True, "text": True}
-    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "resume-fsdp" / "000020")
+    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "resume-fsdp" / "000040")
     commands = [line[2:] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("$ sha256sum")]
     make, check = (command for command in commands)
     made, whole = (subprocess.run(command, check=False, **shell) for command in (make, check))
     shutil.rmtree(tmp_path / "checkpoints")
     folder = damaged(saved, tmp_path / "checkpoints" / "resume-fsdp", UNNOTICED[what])
-    (folder / "000010").rename(folder / "000020")  # the name on the page
+    (folder / "000010").rename(folder / "000040")  # the name on the page
     told = subprocess.run(check, check=False, **shell)
-    (folder / "000020").rename(folder / "000010")
+    (folder / "000040").rename(folder / "000010")
     found = start(ranks, "resume.py", 2, folder)
 
     assert found.statuses == [0, 0], found.text
