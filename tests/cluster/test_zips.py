@@ -18,7 +18,7 @@ ENVIRONMENT = {"jax-multinode": "jax-env", "svgd": "jax-env"}
 """The environment of a guide's job scripts, where that is not `torch-env`."""
 
 LEFT_OUT = {
-    r"\bnvidia-smi\b|--constraint=gpu-bw": "the nodes have no GPUs",
+    r"\bnvidia-smi\b|\ball_reduce_perf\b|--constraint=gpu-bw": "the nodes have no GPUs",
     r"\bpip install\b|^curl |^apptainer |--dataset mnist": "nothing can be fetched",
     r"\bnc\b": "the nodes have no netcat",
     r"-m venv": "the site has made this environment already",
