@@ -19,6 +19,7 @@ ENVIRONMENT = {"jax-multinode": "jax-env", "svgd": "jax-env"}
 
 LEFT_OUT = {
     r"\bnvidia-smi\b|\ball_reduce_perf\b|--constraint=gpu-bw": "the nodes have no GPUs",
+    r"/sys/class/infiniband": "the nodes have no InfiniBand",
     r"\bpip install\b|^curl |^apptainer |--dataset mnist": "nothing can be fetched",
     r"\bnc\b": "the nodes have no netcat",
     r"-m venv": "the site has made this environment already",
