@@ -49,13 +49,12 @@ class Classifier(lightning.LightningModule):
 
 class WholeFiles(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint, path, **_):
-        beside = Path(f"{path}.tmp")  # Lightning would write in $TMPDIR, and copy from there to another disk
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(f"{path}.tmp").open("wb") as file:  # Lightning would write in $TMPDIR, and copy to another disk
             torch.save(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())  # on the disk before it gets its name
-        beside.replace(path)
+        Path(file.name).replace(path)
 
     def load_checkpoint(self, path, *arguments, **options):
         if not zipfile.is_zipfile(path) or zipfile.ZipFile(path).testzip():  # compares checksums: torch.load does not
@@ -83,13 +82,14 @@ def main():
         devices=int(os.environ.get("SLURM_NTASKS", 1)) // int(os.environ.get("SLURM_NNODES", 1)),
         strategy="ddp",
         callbacks=[stopper, ModelCheckpoint(CHECKPOINTS, save_last=True)],
-        plugins=[WholeFiles(), *([SLURMEnvironment(auto_requeue=False)] if "SLURM_NTASKS" in os.environ else [])],
+        plugins=[SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else None,
         default_root_dir=CHECKPOINTS,
         max_epochs=5,
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    trainer.strategy.checkpoint_io = WholeFiles()
     rank = f"rank {trainer.global_rank}/{trainer.world_size}"
     share = max(1, BATCH_SIZE // trainer.world_size)
     print(f"{rank} start host={os.uname().nodename} device={trainer.strategy.root_device} batch={share}")
