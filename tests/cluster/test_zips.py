@@ -25,6 +25,7 @@ LEFT_OUT = {
     r"-m venv": "the site has made this environment already",
     r"--nodes=8|--gpus-per-node=8|--mem=500000|large_scale|multinode_advanced": "the cluster is smaller",
     r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
+    r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
     r"--epochs 1000": "this would train for a day",
 }
 """Commands that cannot run here, and why."""
