@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.comparing import Difference, farthest
+from support.patience import PATIENCE
 from support.programs import edited
 
 from srunbook import simulate
@@ -111,7 +112,7 @@ def train(
         patch.chdir(folder)
         argv = [sys.executable, program, "--mesh", mesh]
         gpus = devices if devices > 1 else 0  # a single device needs none
-        result = simulate.run(argv, nodes=processes, gpus_per_node=gpus)
+        result = simulate.run(argv, nodes=processes, gpus_per_node=gpus, timeout=PATIENCE)
     model = folder / "model.npz"
     parameters = dict(np.load(model)) if model.exists() else {}
     return Training(result.returncode, result.output, losses_of(result.output), parameters)

@@ -177,13 +177,19 @@ def _one_interrupt() -> Iterator[None]:
         yield
         return
 
+    interrupted = False
+
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
+        if interrupted:  # until the end: Python gives the signal back its default action, death, before it exits
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        else:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -231,6 +231,7 @@ def _copy_output(
     errors: list[BaseException],
 ) -> None:
     """Pass on what the tasks print until the caller closes its socket, and then what is still in the pipes."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the main thread
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(caller, selectors.EVENT_READ)
