@@ -116,7 +116,7 @@ def test_requeue_stops_at_a_signal(one: Training, ranks: forked.Forked, tmp_path
         "            signal.raise_signal(signal.SIGTERM)\n"  # torchrun makes it of a second SIGUSR1
     }
     stopped = start(ranks, "requeue.py", 2, folder, signalled, environ)
-    found = start(ranks, "requeue.py", 4, folder, environ=environ)
+    found = start(ranks, "requeue.py", 2, folder, environ=environ)
 
     assert stopped.statuses == [0, 0], stopped.text
     assert stopped.text.count("stopped after step 7\n") == 1

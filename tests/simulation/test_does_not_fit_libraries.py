@@ -156,6 +156,7 @@ def test_each_rank_holds_its_part(name: str, number: int, run: Train) -> None:
     assert found == [[rank, need.parameters, need.gradients, need.optimizer] for rank, need in enumerate(needs)]
 
 
+@FULL
 @pytest.mark.parametrize("name", ON_CPUS)
 def test_library_alone_copies_on_cpus(name: str, run: Train) -> None:
     """Without the lines for CPUs, the request to shard is ignored: each rank holds everything."""
@@ -166,6 +167,7 @@ def test_library_alone_copies_on_cpus(name: str, run: Train) -> None:
     assert found == [[rank, need.parameters, need.gradients, need.optimizer] for rank in range(2)]
 
 
+@FULL
 def test_trainer_alone_says_nothing(run: Train) -> None:
     """Without the lines for CPUs, the Trainer wraps the model in DDP, and no message speaks of FSDP."""
     end = AT_THE_END[TRAINER][0]
@@ -242,6 +244,7 @@ def test_fsdp_strategy_refuses_cpus(run: Train) -> None:
     assert quoted("lightning.md", message, run(LIGHTNING, 1, 1, edits=edits))
 
 
+@FULL
 def test_fsdp_strategy_does_not_clip_by_norm() -> None:
     """What clips the norm of the gradients under FSDPStrategy raises the error that the page quotes."""
     from lightning.pytorch.plugins.precision import FSDPPrecision
