@@ -47,6 +47,7 @@ extensions = [
     "drawings",
     "script_builder",
     "pages",
+    "navigation",
     "llms",
     "guide_zip",
     "search_index",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class EntryError(ValueError):
     """The front matter of an entry does not have its form; the message names page, field, and what was expected."""
 
 
+@cache
 def parse_entry(text: str, name: str) -> Entry:
     """Make an entry of the text of its page.
 

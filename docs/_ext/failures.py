@@ -9,7 +9,6 @@ shows the message; where no machine here can reproduce it, `source` says where t
 from __future__ import annotations
 
 import re
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -181,20 +180,6 @@ def index_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
     return [page for page in env.found_docs if "failure-index" in env.metadata[page]]
 
 
-def close_navigation(app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
-    """Leave the entries out of the navigation beside each page: there are too many, and their index sorts them."""
-    tree = context.get("furo_navigation_tree")
-    index = f"{FOLDER}/index"
-    if tree and index in app.env.titles:
-        title = re.escape(escape(app.env.titles[index].astext()))
-        context["furo_navigation_tree"] = re.sub(
-            rf'(<li class="[^"]*?) has-children([^"]*"><a [^>]*>{title}</a>)<input .*?</label><ul.*?</ul>',
-            r"\1\2",
-            tree,
-            flags=re.DOTALL,
-        )
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, the list and the checks."""
     app.add_node(FailureIndexNode)
@@ -203,5 +188,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", build_head)
     app.connect("env-updated", index_pages)
     app.connect("doctree-resolved", list_entries)
-    app.connect("html-page-context", close_navigation, priority=900)  # after the theme has made it
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from srunbook._files import read_whole
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -39,12 +43,20 @@ def read_json(path: Path, kind: type[T], error: type[ValueError]) -> T:
 
 def parse_json(text: str | bytes, name: str, kind: type[T], error: type[ValueError]) -> T:
     """Make a dataclass of JSON, as `read_json` does; the message of an error begins with the name given."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(kind).validate_json(text)
+        return cast("T", _adapter(kind).validate_json(text))
     except ValidationError as invalid:
         raise error(f"{name}: {_complaint(kind, invalid.errors(include_url=False))}") from None
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what checks a dataclass; making it takes longer than checking a small file."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _complaint(kind: type[Any], problems: Sequence[Any]) -> str:

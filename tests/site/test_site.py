@@ -208,15 +208,22 @@ def test_page_for_missing_addresses(built_site):
 
 
 @pytest.mark.built
-def test_navigation_leaves_entries_out(built_site):
-    """Beside a page stand the guides and the tools, and of the entries their index alone."""
-    for page in ("index", "troubleshooting/slurm-munge", "guides/torchrun/index"):
-        html = (built_site / f"{page}.html").read_text(encoding="utf-8")
-        tree = html[html.index('class="sidebar-tree"') : html.index("</aside>")]
-        assert ">When it goes wrong</a>" in tree
-        assert "hangs.html" in tree
-        assert "slurm-out-of-memory.html" not in tree
-        assert "slurm-munge.html" not in tree
+@pytest.mark.parametrize(
+    "page", ["index", "troubleshooting/slurm-munge", "guides/torchrun/index", "reference/api-svgd"]
+)
+def test_navigation(built_site, page):
+    """Beside a page stand the guides and the tools; of entries and API pages, which lead back, their index alone."""
+    html = (built_site / f"{page}.html").read_text(encoding="utf-8")
+    tree = html[html.index('class="sidebar-tree"') : html.index("</aside>")]
+    back = re.search(r'<nav class="breadcrumb".*?</nav>', html, re.DOTALL)
+
+    assert ">When it goes wrong</a>" in tree
+    assert "hangs.html" in tree
+    assert "slurm-out-of-memory.html" not in tree
+    assert "api-slurm.html" not in tree
+    assert tree.count('current-page"') == (page != "index")
+    assert (back is not None) == ("/" in page)
+    assert back is None or 'href="index.html"' in back[0] or 'href="../index.html"' in back[0]
 
 
 CAPTION = re.compile(
