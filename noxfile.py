@@ -88,10 +88,13 @@ def pytest(session: nox.Session, *places: str, workers: int = 0, only: str = "")
     """Run tests: those in the places given after `--`, or else in these. What fails has a second look, alone.
 
     Several workers share the modules, for many tests wait half of their time. What each test took is left in build/.
+    Tests of programs and job scripts that passed with the same inputs stand, unless an argument asks for all.
     """
     given = any(not argument.startswith("-") and "/" in argument for argument in session.posargs)
-    gate = ["tests/gate.py", "run", session.name, f"--workers={0 if given else workers}", "--"]
-    python(session, *gate, *(["-m", only] if only else []), *session.posargs, *([] if given else places))
+    arguments = [argument for argument in session.posargs if argument != "--all"]
+    changed = [] if given or {"--all", "--full", "--record"} & {*session.posargs} else ["--changed"]
+    gate = ["tests/gate.py", "run", session.name, f"--workers={0 if given else workers}", *changed, "--"]
+    python(session, *gate, *(["-m", only] if only else []), *arguments, *([] if given else places))
 
 
 def prepare_cluster(session: nox.Session) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +15,24 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import settings
+from support.inputs import Inputs, installed_version
 from support.patience import PATIENCE
 from support.published import boot, cluster_name
 from support.reader import Reader
 
 from srunbook import cluster, simulate
 from srunbook.cluster import Specification, State
+from srunbook.cluster._roots import find_root
+from srunbook.cluster._sections import suite_of
 
 T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSED = ROOT / "tests" / "passed.txt"
+"""Inputs with which tests of programs and job scripts have passed; gate.py writes it."""
+
+STOOD = ROOT / "build" / "stood.txt"
+"""Tests that were left out because of that."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
     parser.addoption("--cluster", default=f"t{os.getpid()}", help="what the names of the clusters begin with")
     parser.addoption("--full", action="store_true", help="also run the longer forms")
+    parser.addoption(
+        "--changed",
+        type=int,
+        metavar="DAY",
+        help="leave out tests of programs and job scripts that passed with the same inputs, but for a seventh of them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,13 +63,38 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only `--full` runs."""
-    if config.getoption("--full"):
-        return
-    longer = [item for item in items if item.get_closest_marker("full")]
-    if longer:
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=longer)
+    """Leave out what only `--full` runs and, with `--changed`, what stands; note the inputs of the others."""
+    chosen = [item for item in items if config.getoption("--full") or not item.get_closest_marker("full")]
+    day = config.getoption("--changed")
+    standing = find_standing(chosen)
+    if day is not None:
+        standing = [item for item in standing if zlib.crc32(item.nodeid.encode()) % 7 != day % 7]
+        STOOD.parent.mkdir(exist_ok=True)
+        STOOD.write_text("".join(f"{item.nodeid}\n" for item in standing), encoding="utf-8")
+        chosen = [item for item in chosen if item not in standing]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def find_standing(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Note the inputs of each test that runs programs or jobs; return those that have passed with the same inputs."""
+    inputs = Inputs(ROOT, installed_version)
+    passed = {*PASSED.read_text(encoding="utf-8").splitlines()} if PASSED.exists() else set()
+    slurm = {name: root.slurm for name in (*cluster.GENERATIONS, cluster.NEWEST) if (root := find_root(suite_of(name)))}
+    found = []
+    for item in items:
+        if not item.nodeid.startswith(("tests/simulation/", "tests/cluster/")):
+            continue
+        case = getattr(item, "callspec", None)
+        values = case.params if case else {}
+        place = slurm.get(str(values.get("generation", item.config.getoption("--slurm"))), "")
+        text = repr(values).replace(f"{ROOT}/", "")
+        name = item.nodeid.split("::")[1].partition("[")[0]
+        digest = inputs.of(item.path, name, text if case else "", [place] if "cluster" in item.nodeid else [])
+        item.user_properties.append(("inputs", digest))
+        if f"{digest} {item.nodeid}" in passed:
+            found.append(item)
+    return found
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

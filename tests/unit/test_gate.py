@@ -65,12 +65,12 @@ def test_red_once_and_then_green_is_reported_and_passes(tmp_path, workers):
 
     line = "test_a.py::test_once: AssertionError: the port is taken"
     assert (status, f"flaky: {line}\n" in printed) == (0, True), printed
-    assert json.loads((tmp_path / "build" / "flaky.json").read_text()) == {"unit": [line]}
+    assert json.loads((tmp_path / "build" / "gate.json").read_text())["unit"]["flaky"] == [line]
     status, printed = gate(tmp_path, "summary", "lint:61:0", "unit:7:0")
     assert status == 0
     assert [" ".join(text.split()) for text in printed.splitlines()[-4:]] == [
-        "lint 1:01 0 0 0",
-        "unit 0:07 1 0 1",
+        "lint 1:01 0 0 0 0 0",
+        "unit 0:07 1 0 0 0 1",
         f"flaky: {line}",
         "green",
     ]
@@ -105,4 +105,44 @@ def test_a_green_run_forgets_what_was_flaky(tmp_path):
 
     for _ in range(2):
         assert gate(tmp_path, "run", "unit", "--", "test_a.py")[0] == 0
-    assert json.loads((tmp_path / "build" / "flaky.json").read_text()) == {"unit": []}
+    assert json.loads((tmp_path / "build" / "gate.json").read_text()) == {"unit": {"stood": []}}
+
+
+NOTING = """
+def pytest_addoption(parser):
+    parser.addoption("--changed")
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.user_properties.append(("inputs", "0123"))
+"""
+
+
+def test_inputs_of_what_passed_are_kept(tmp_path):
+    """The file names each test that passed, also at the second look, and no longer those whose file has gone."""
+    (tmp_path / "conftest.py").write_text(NOTING)
+    (tmp_path / "test_a.py").write_text(ONCE + GREEN + RED)
+    (tmp_path / "tests").mkdir()
+    kept = tmp_path / "tests" / "passed.txt"
+    kept.write_text("4567 test_a.py::test_always\n4567 test_a.py::test_fine\n4567 test_gone.py::test_a\n")
+
+    gate(tmp_path, "run", "unit", "--", "test_a.py")
+    expected = ["4567 test_a.py::test_always", "0123 test_a.py::test_fine", "0123 test_a.py::test_once"]
+    assert kept.read_text().splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "option", "status"), [("0123", ["--changed"], 0), ("4567", ["--changed"], 1), ("0123", [], 1)]
+)
+def test_drift_is_not_red(tmp_path, inputs, option, status):
+    """A test that passed with the same inputs and fails twice is reported, and red only where all tests run."""
+    (tmp_path / "conftest.py").write_text(NOTING)
+    (tmp_path / "test_a.py").write_text(RED + GREEN)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "passed.txt").write_text(f"{inputs} test_a.py::test_always\n")
+
+    found, printed = gate(tmp_path, "run", "unit", *option, "--", "test_a.py")
+    assert found == status, printed
+    _, printed = gate(tmp_path, "summary", f"unit:7:{found}")
+    assert ("drift: test_a.py::test_always\n    OSError: the disk is full" in printed) == (status == 0), printed
+    assert ("failed: test_a.py::test_always: OSError" in printed) == (status == 1), printed
