@@ -5,12 +5,13 @@
 """The project's sessions: `python3 noxfile.py -l` lists them, and needs nothing but Python 3.11 and venv.
 
 Started without nox, this file makes `.nox/start`, installs nox there and goes on with it.
-All sessions share one environment, `.nox/env`, made from pyproject.toml and constraints.txt.
+All sessions share one environment, `.nox/env`, made from pyproject.toml and constraints.txt. Each adds what it needs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -41,8 +42,10 @@ nox.options.sessions = ["docs", "tests"]
 nox.options.default_venv_backend = "none"
 nox.options.error_on_external_run = False
 
-EXTRAS = "accelerate,jax,lightning,transformers"
-GROUPS = ["docs", "tests", "browser", "lint"]
+SITE_PARTS = [".[jax,lightning]", "--group=docs", "--group=tests"]
+ALL_PARTS = [*SITE_PARTS, ".[accelerate,transformers]"]
+"""What a session installs: an extra, or a group of pyproject.toml."""
+
 SCRIPTS = [".ci/run", "scripts/**/*.sh", "src/**/*.sh", "slurm/**/*.sbatch", "examples/**/*.sbatch", "examples/**/*.sh"]
 SCHEMAS = {
     "vendor.citation-file-format": "CITATION.cff",
@@ -51,14 +54,17 @@ SCHEMAS = {
 }
 
 
-def environment(session: nox.Session) -> None:
-    """Make the shared environment, and make it anew when what it is made from has changed."""
-    sources = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + sys.version.encode()).hexdigest()
-    stamp = ENV / "made-from.sha256"
-    pip = [PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    if not stamp.exists() or stamp.read_text() != wanted:
-        session.log("making the environment in .nox/env (about 2 GB, once)")
+def environment(session: nox.Session, parts: list[str] = ALL_PARTS) -> None:
+    """Make the shared environment, anew where the packages of pyproject.toml changed, and add the parts it lacks."""
+    project = nox.project.load_toml(ROOT / "pyproject.toml")
+    named = [project["project"][key] for key in ("dependencies", "optional-dependencies", "scripts")]
+    sources = [json.dumps([*named, project["dependency-groups"]]), (ROOT / "constraints.txt").read_text(), sys.version]
+    wanted = hashlib.sha256("".join(sources).encode()).hexdigest()
+    stamp = ENV / "made-from.json"
+    made = json.loads(stamp.read_text()) if stamp.exists() else {}
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", *([] if sys.stdout.isatty() else ["--quiet"])]
+    if made.get("sources") != wanted:
+        made = {"sources": wanted, "parts": []}
         shutil.rmtree(WHEELS, ignore_errors=True)
         shutil.rmtree(ENV, ignore_errors=True)
         venv.EnvBuilder(with_pip=True).create(ENV)
@@ -66,16 +72,24 @@ def environment(session: nox.Session) -> None:
         if os.environ.get("UV_TORCH_BACKEND"):  # uv knows PyTorch's index of CPU builds
             session.run(*pip, "install", "uv")
             session.run(PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "-c", "constraints.txt", "torch")
-        groups = [f"--group={group}" for group in GROUPS]
-        session.run(*pip, "install", "-c", "constraints.txt", "--editable", f".[{EXTRAS}]", *groups)
-        stamp.write_text(wanted)
+    new = [part for part in parts if part not in made["parts"]]
+    if new:
+        session.log(f"installing {', '.join(new)} into .nox/env, once (about 2 GB in all)")
+        options = [word for part in new for word in (["--editable", part] if part.startswith(".") else [part])]
+        session.run(*pip, "install", "-c", "constraints.txt", *options)
+        stamp.write_text(json.dumps({"sources": wanted, "parts": [*made["parts"], *new]}))
+
+
+def wheels(session: nox.Session) -> None:
+    """Download what tests/unit/test_wheel.py installs."""
     if not WHEELS.exists():
         project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
         half = WHEELS.with_suffix(".half")
         shutil.rmtree(half, ignore_errors=True)
         session.log("downloading what tests/unit/test_wheel.py installs into .nox/wheelhouse")
         packages = [*project["dependencies"], *project["optional-dependencies"]["jax"]]
-        session.run(*pip, "download", "--only-binary=:all:", "-c", "constraints.txt", "-d", str(half), *packages)
+        options = ["--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-c", "constraints.txt"]
+        python(session, "-m", "pip", "download", *options, "-d", str(half), *packages)
         half.rename(WHEELS)
 
 
@@ -107,7 +121,7 @@ def prepare_cluster(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the site and run its examples (`-- --serve` serves it and rebuilds it live)."""
-    environment(session)
+    environment(session, SITE_PARTS)
     options = ["-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees", "docs", str(SITE)]
     if "--serve" in session.posargs:
         others = [argument for argument in session.posargs if argument != "--serve"]
@@ -144,15 +158,16 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run unit tests, doctests, properties, every example in the simulation (`-- --full`: the longer forms)."""
+    """Run unit tests, doctests, and the examples that changed in the simulation (`-- --all`: all; `-- --full`)."""
     environment(session)
+    wheels(session)
     places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
     pytest(session, *places, workers=2, only="not built")
 
 
 @nox.session(default=False)
 def slurm(session: nox.Session) -> None:
-    """Run every script on a real Slurm (`-- --slurm all`: every generation; `-- --record`; `-- --full`). Needs root."""
+    """Run the scripts that changed on a real Slurm (`-- --all`; `-- --slurm all`; `-- --record`). Needs root."""
     environment(session)
     prepare_cluster(session)
     pytest(session, "tests/cluster", workers=2, only="not fault or short_fault")
@@ -169,7 +184,7 @@ def faults(session: nox.Session) -> None:
 @nox.session(default=False)
 def lint(session: nox.Session) -> None:
     """Check style, types, who imports whom, spelling, shell scripts, workflow files."""
-    environment(session)
+    environment(session, [*ALL_PARTS, "--group=lint"])
     python(session, "-m", "ruff", "check", ".")
     python(session, "-m", "ruff", "format", "--check", ".")
     python(session, "-m", "mypy")
@@ -189,7 +204,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(default=False)
 def browser(session: nox.Session) -> None:
     """Look at the built site in a browser, one page of each kind (`-- --full`: every page). Needs chromium."""
-    environment(session)
+    environment(session, [*ALL_PARTS, "--group=browser"])
     pytest(session, "tests/browser")
 
 
