@@ -113,8 +113,8 @@ class Inputs:
             place = Path(folder).relative_to(self.root)
             if place.parts[:2] == ("docs", "gallery") or place.name.startswith("_"):
                 continue
-            unnamed = (".pyc", ".recording.json")
-            found += [place / name for name in names if not name.endswith(unnamed) and not name.startswith("test_")]
+            names = [name for name in names if not name.startswith(("plot_", "test_"))]
+            found += [place / name for name in names if not name.endswith((".pyc", ".recording.json"))]
         return sorted(found)
 
     @cached_property
