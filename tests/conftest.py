@@ -88,7 +88,7 @@ def find_standing(items: list[pytest.Item]) -> list[pytest.Item]:
         case = getattr(item, "callspec", None)
         values = case.params if case else {}
         place = slurm.get(str(values.get("generation", item.config.getoption("--slurm"))), "")
-        text = repr(values).replace(f"{ROOT}/", "")
+        text = re.sub(" at 0x[0-9a-f]+", " at 0x", repr(values).replace(f"{ROOT}/", ""))
         name = item.nodeid.split("::")[1].partition("[")[0]
         digest = inputs.of(item.path, name, text if case else "", [place] if "cluster" in item.nodeid else [])
         item.user_properties.append(("inputs", digest))
