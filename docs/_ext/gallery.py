@@ -1,6 +1,8 @@
 """Runs the gallery: it fails a build in which an example did not run, and runs examples again that may be stale.
 
 sphinx-gallery runs an example that has no checksum: it is removed when the example has changed, or a file that it uses.
+Two examples run at once. What they start is forked from a process that has imported torch, or imports would take most
+of the time.
 
 Plots are SVG without a ground, in the site's colours. plots.css turns them for dark themes.
 """
@@ -13,6 +15,8 @@ import os
 import re
 import shutil
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +28,9 @@ from sphinx_gallery import gen_gallery
 from sphinx_gallery.scrapers import matplotlib_scraper
 
 from srunbook._files import write_whole
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+from preloaded import preloaded  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -68,6 +75,7 @@ def restore_environment(_conf: dict[str, Any], _name: str) -> None:
     """Take back what an example did to the environment, so that nothing leaks into the next."""
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
+    sys.executable = ENVIRONMENT.get("PRELOADED_PYTHON", sys.executable)
 
 
 def style(_conf: dict[str, Any], _name: str) -> None:
@@ -113,19 +121,21 @@ def run_gallery(app: Sphinx) -> None:
     """Run the gallery, and check that each example has passed, in this build or in an earlier one.
 
     Raises:
-        ExtensionError: An example did not run.
+        ExtensionError: An example failed or did not run.
     """
     root = Path(app.srcdir).parent
-    try:
+    texts = [driver.read_text(encoding="utf-8") for driver in drivers(root) if not checksum(app, driver).is_file()]
+    with ExitStack() as stack:
+        if any("sys.executable" in text for text in texts):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            os.environ["PRELOADED_PYTHON"] = str(stack.enter_context(preloaded(Path(folder))))
         gen_gallery.generate_gallery_rst(app)
-    except Exception as error:
-        driver = Path(sys.argv[0])
-        if driver in drivers(root):  # the session of the docs has a second look, and reports this if it then passes
-            first = next(iter(str(error).strip().splitlines()), "")
-            failed = Path(app.outdir).with_name("failed-example.txt")
-            write_whole(failed, f"{driver.relative_to(root)}: {type(error).__name__}: {first}")
-        raise
     conf = app.config.sphinx_gallery_conf
+    failed = {Path(name).relative_to(root): text for name, text in conf["failing_examples"].items()}
+    if failed:  # the session of the docs has a second look, and reports this if they then pass
+        lines = [f"{name}: {text.strip().splitlines()[-1]}" for name, text in failed.items()]
+        write_whole(Path(app.outdir).with_name("failed-example.txt"), "; ".join(lines))
+        raise ExtensionError("\n".join(f"the example {name} failed:\n{text}" for name, text in failed.items()))
     passed = {Path(name).parts[-2:] for name in [*conf["passing_examples"], *conf["stale_examples"]]}
     for driver in drivers(root):
         if driver.parts[-2:] not in passed:

@@ -226,6 +226,21 @@ def test_changes_run_examples_again(tiny_site):
     assert runs() == "bcd"
 
 
+def test_failed_example(tiny_site):
+    """An example that fails fails the build, which names it and leaves its name for a second look at it alone."""
+    write_example(tiny_site, "guide/plot_a", "raise ValueError('no luck')")
+    write_example(tiny_site, "guide/plot_b")
+
+    build = tiny_site.build()
+
+    failed = "examples/guide/plot_a.py"
+    assert build.returncode != 0
+    assert f"the example {failed} failed:" in build.output
+    assert build.site.with_name("failed-example.txt").read_text() == f"{failed}: ValueError: no luck"
+    assert tiny_site.build().returncode != 0
+    assert sorted((tiny_site.root / "log").read_text()) == ["a", "a", "b"]
+
+
 # Entries about failures
 
 ENTRY = """\
