@@ -125,6 +125,8 @@ def run_gallery(app: Sphinx) -> None:
     """
     root = Path(app.srcdir).parent
     texts = [driver.read_text(encoding="utf-8") for driver in drivers(root) if not checksum(app, driver).is_file()]
+    if not texts:  # then no processes need to start
+        app.config.sphinx_gallery_conf["parallel"] = False
     with ExitStack() as stack:
         if any("sys.executable" in text for text in texts):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
