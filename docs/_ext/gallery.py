@@ -1,8 +1,7 @@
 """Runs the gallery: it fails a build in which an example did not run, and runs examples again that may be stale.
 
 sphinx-gallery runs an example that has no checksum: it is removed when the example has changed, or a file that it uses.
-Two examples run at once. What they start is forked from a process that has imported torch, or imports would take most
-of the time.
+Two examples run at once.
 
 Plots are SVG without a ground, in the site's colours. plots.css turns them for dark themes.
 """
@@ -14,9 +13,6 @@ import json
 import os
 import re
 import shutil
-import sys
-import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +24,6 @@ from sphinx_gallery import gen_gallery
 from sphinx_gallery.scrapers import matplotlib_scraper
 
 from srunbook._files import write_whole
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
-from preloaded import preloaded  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -75,7 +68,6 @@ def restore_environment(_conf: dict[str, Any], _name: str) -> None:
     """Take back what an example did to the environment, so that nothing leaks into the next."""
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
-    sys.executable = ENVIRONMENT.get("PRELOADED_PYTHON", sys.executable)
 
 
 def style(_conf: dict[str, Any], _name: str) -> None:
@@ -124,14 +116,9 @@ def run_gallery(app: Sphinx) -> None:
         ExtensionError: An example failed or did not run.
     """
     root = Path(app.srcdir).parent
-    texts = [driver.read_text(encoding="utf-8") for driver in drivers(root) if not checksum(app, driver).is_file()]
-    if not texts:  # then no processes need to start
+    if all(checksum(app, driver).is_file() for driver in drivers(root)):  # then no processes need to start
         app.config.sphinx_gallery_conf["parallel"] = False
-    with ExitStack() as stack:
-        if any("sys.executable" in text for text in texts):
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            os.environ["PRELOADED_PYTHON"] = str(stack.enter_context(preloaded(Path(folder))))
-        gen_gallery.generate_gallery_rst(app)
+    gen_gallery.generate_gallery_rst(app)
     conf = app.config.sphinx_gallery_conf
     failed = {Path(name).relative_to(root): text for name, text in conf["failing_examples"].items()}
     if failed:  # the session of the docs has a second look, and reports this if they then pass

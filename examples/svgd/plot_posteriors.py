@@ -2,8 +2,8 @@
 A posterior beside the exact one
 ================================
 
-``coalescent_posterior.py`` finds two rates of a population from simulated genealogies, with 200 particles.
-It runs on one process here; on several, it finds the same particles up to rounding.
+``coalescent_posterior.py`` finds two rates of a population from simulated genealogies.
+Two processes share the 200 particles.
 For two rates the exact posterior can be summed on a grid, from closed forms that share no code with the library.
 """
 
@@ -20,7 +20,7 @@ from srunbook import simulate
 
 with tempfile.TemporaryDirectory() as folder:
     output = Path(folder, "posterior.npz")
-    result = simulate.run([sys.executable, "coalescent_posterior.py", f"--output={output}"], timeout=120)
+    result = simulate.run([sys.executable, "coalescent_posterior.py", f"--output={output}"], nodes=2, timeout=120)
     assert result.returncode == 0, result.failure
     with np.load(output) as saved:
         particles, heights, counts = (saved[name] for name in ("particles", "heights", "counts"))

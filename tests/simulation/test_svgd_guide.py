@@ -94,7 +94,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 
 
 DRAWN = ("coalescent_posterior.py",)
-"""What a driver of the gallery runs in each build of the site."""
+"""What a driver of the gallery runs on two processes in each build of the site."""
 
 
 @pytest.mark.parametrize(

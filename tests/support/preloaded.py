@@ -32,8 +32,6 @@ MODULES = ("lightning", "torch.distributed.run", "torch.utils.tensorboard", "skl
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 arguments = sys.argv[1:]
-if arguments[:1] == ["-u"]:  # torchrun gives it
-    os.environ["PYTHONUNBUFFERED"] = arguments.pop(0)
 if not arguments or arguments[0] not in ("-c", "-m") and arguments[0].startswith("-"):
     os.execv({python!r}, [{python!r}, *arguments])
 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
