@@ -95,7 +95,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "gallery/backreferences",
     "default_thumb_file": str(ROOT / "docs" / "_static" / "printed.svg"),
-    "abort_on_example_error": True,
+    "parallel": 2,
     "reset_modules": ("gallery.restore_environment", "gallery.style"),
     "reset_modules_order": "both",
     "capture_repr": (),

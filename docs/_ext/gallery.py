@@ -1,7 +1,7 @@
-"""Runs the gallery: it fails a build in which an example did not run, and starts afresh when it may be stale.
+"""Runs the gallery: it fails a build in which an example did not run, and runs examples again that may be stale.
 
-sphinx-gallery runs an example again when the example's own text has changed. When a file that examples may use has
-changed, the whole gallery is removed first, so every example runs.
+sphinx-gallery runs an example that has no checksum: it is removed when the example has changed, or a file that it uses.
+Two examples run at once.
 
 Plots are SVG without a ground, in the site's colours. plots.css turns them for dark themes.
 """
@@ -9,10 +9,10 @@ Plots are SVG without a ground, in the site's colours. plots.css turns them for 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +28,8 @@ from srunbook._files import write_whole
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-USED = (
-    "examples",
-    "bench/results",
-    "src/srunbook/slurm",
-    "src/srunbook/simulate",
-    "src/srunbook/measurements",
-    "constraints.txt",
-    "docs/_ext/colours.py",
-    "docs/_ext/gallery.py",
-)
-"""What an example may use, from the root of the repository."""
+SHARED = ("constraints.txt", "docs/_ext/colours.py", "docs/_ext/gallery.py")
+"""What every example uses, from the root of the repository."""
 
 ENVIRONMENT = dict(os.environ)
 """The environment in which every example starts: that of the build, after conf.py has set the devices."""
@@ -49,13 +40,27 @@ def drivers(root: Path) -> list[Path]:
     return sorted(root.glob("examples/*/plot_*.py"))
 
 
-def hash_of_used(root: Path) -> str:
-    """Return the hash of all that examples may use, and of the names of the examples."""
+def checksum(app: Sphinx, driver: Path) -> Path:
+    """Return the file whose presence tells sphinx-gallery that an example has run."""
+    return Path(app.srcdir, "gallery", *driver.parts[-2:]).with_suffix(".py.md5")
+
+
+def hash_of_used(root: Path, driver: Path) -> str:
+    """Return the hash of an example and what it uses: its guide's files, results it names, rooms that they import."""
+    text = driver.read_text(encoding="utf-8")
+    files = [path for path in root.glob("bench/results/*.json") if path.name in text]
+    guide = [path for path in driver.parent.rglob("*") if not re.match(r"plot_|.*\.recording\.json$", path.name)]
+    files += [driver, *guide, *(root / name for name in SHARED)]
+    for path in files:  # more are added on the way
+        text = path.read_text(encoding="utf-8") if path.suffix == ".py" and path.is_file() else ""
+        imports = " ".join(re.findall(r"^ *(?:from|import) srunbook.*", text, re.MULTILINE))
+        for room in root.glob("src/srunbook/*"):
+            if room.stem in imports and room not in files:
+                files += [room, *room.rglob("*")]
     digest = hashlib.sha256()
-    for path in sorted(path for name in USED for path in [root / name, *(root / name).rglob("*")] if path.is_file()):
-        if path.suffix != ".pyc" and not path.name.endswith(".recording.json"):
-            digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
-            digest.update(b"" if path.name.startswith("plot_") else hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(files):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
 
@@ -89,33 +94,37 @@ def as_svg(block: tuple[Any, ...], block_vars: dict[str, Any], gallery_conf: dic
     return re.sub(r"^ *:srcset:.*\n", "", shown, flags=re.MULTILINE).replace("image-sg::", "image::")
 
 
-def remove_outdated(app: Sphinx) -> None:
-    """Remove the gallery if a file that examples may use has changed since it was begun."""
-    gallery = Path(app.srcdir, "gallery")
-    stamp, now = gallery / "used.sha256", hash_of_used(Path(app.srcdir).parent)
-    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != now:
+def forget_outdated(app: Sphinx) -> None:
+    """Let each example run again that uses a file which has changed; start afresh when an example is gone."""
+    root, gallery = Path(app.srcdir).parent, Path(app.srcdir, "gallery")
+    now = {str(driver.relative_to(root)): hash_of_used(root, driver) for driver in drivers(root)}
+    stamp = gallery / "used.json"
+    before = json.loads(stamp.read_text(encoding="utf-8")) if stamp.is_file() else {}
+    if not before or before.keys() - now.keys():
         shutil.rmtree(gallery, ignore_errors=True)
-        gallery.mkdir(exist_ok=True)
-        stamp.write_text(now, encoding="utf-8")
+    for name in now:
+        if now[name] != before.get(name):
+            checksum(app, root / name).unlink(missing_ok=True)
+    gallery.mkdir(exist_ok=True)
+    write_whole(stamp, json.dumps(now))
 
 
 def run_gallery(app: Sphinx) -> None:
     """Run the gallery, and check that each example has passed, in this build or in an earlier one.
 
     Raises:
-        ExtensionError: An example did not run.
+        ExtensionError: An example failed or did not run.
     """
     root = Path(app.srcdir).parent
-    try:
-        gen_gallery.generate_gallery_rst(app)
-    except Exception as error:
-        driver = Path(sys.argv[0])
-        if driver in drivers(root):  # the session of the docs has a second look, and reports this if it then passes
-            first = next(iter(str(error).strip().splitlines()), "")
-            failed = Path(app.outdir).with_name("failed-example.txt")
-            write_whole(failed, f"{driver.relative_to(root)}: {type(error).__name__}: {first}")
-        raise
+    if all(checksum(app, driver).is_file() for driver in drivers(root)):  # then no processes need to start
+        app.config.sphinx_gallery_conf["parallel"] = False
+    gen_gallery.generate_gallery_rst(app)
     conf = app.config.sphinx_gallery_conf
+    failed = {Path(name).relative_to(root): text for name, text in conf["failing_examples"].items()}
+    if failed:  # the session of the docs has a second look, and reports this if they then pass
+        lines = [f"{name}: {text.strip().splitlines()[-1]}" for name, text in failed.items()]
+        write_whole(Path(app.outdir).with_name("failed-example.txt"), "; ".join(lines))
+        raise ExtensionError("\n".join(f"the example {name} failed:\n{text}" for name, text in failed.items()))
     passed = {Path(name).parts[-2:] for name in [*conf["passing_examples"], *conf["stale_examples"]]}
     for driver in drivers(root):
         if driver.parts[-2:] not in passed:
@@ -131,6 +140,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     for listener in list(app.events.listeners["builder-inited"]):
         if listener.handler is gen_gallery.generate_gallery_rst:
             app.disconnect(listener.id)
-    app.connect("builder-inited", remove_outdated, priority=400)
+    app.connect("builder-inited", forget_outdated, priority=400)
     app.connect("builder-inited", run_gallery)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

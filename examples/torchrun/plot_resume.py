@@ -3,9 +3,10 @@ Stopped and resumed: the same numbers, bit for bit
 ==================================================
 
 A training that continues from a checkpoint should end where it would have ended without the break.
-Three processes train for four epochs in one go, and then for two and two.
+Three processes train for four epochs, and then again from the checkpoint of the second.
 """
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,21 +27,22 @@ def train(folder, *arguments):
     return fingerprint
 
 
-with tempfile.TemporaryDirectory() as folder:
-    in_one_go = train(folder, "--epochs=4")
+whole, stopped = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
+in_one_go = train(whole.name, "--epochs=4")
+print(sorted(path.name for path in Path(whole.name).iterdir()))
 
 # %%
-# Now two epochs, an end, and a new start:
+# A training that was stopped after its second epoch has left the checkpoint of that epoch, and continues from it:
 
-with tempfile.TemporaryDirectory() as folder:
-    train(folder, "--epochs=2")
-    print(sorted(path.name for path in Path(folder).iterdir()))
-    resumed = train(folder, "--epochs=4", "--resume")
+shutil.copy(Path(whole.name, "checkpoint_epoch_2.pt"), stopped.name)
+resumed = train(stopped.name, "--epochs=4", "--resume")
 
 print(in_one_go)
 print(resumed)
 
 assert in_one_go == resumed
+whole.cleanup()
+stopped.cleanup()
 
 # %%
 # From three processes on, this takes more than saving everything.

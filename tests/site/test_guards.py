@@ -189,28 +189,56 @@ def test_skipped_example(tiny_site):
     assert "examples/guide/plot_a.py did not run" in build.output
 
 
+def write_example(site, name: str, more: str = "") -> None:
+    """Write an example that notes the last letter of its name when it runs."""
+    note = f'open({str(site.root / "log")!r}, "a").write({name[-1]!r})\n'
+    site.write(f"examples/{name}.py", f"{PASSING}{note}{more}\n")
+
+
 def test_changes_run_examples_again(tiny_site):
-    """Prose runs no example again, a change in an example that one, and a change in what examples may use all."""
+    """A change in an example, its guide, a result or a room it uses runs it again; prose and other guides do not."""
     log = tiny_site.root / "log"
-    note = f'open({str(log)!r}, "a").write({{!r}})\n'
-    tiny_site.write("examples/guide/worker.py", "x = 1\n")
-    tiny_site.write("examples/guide/plot_a.py", PASSING + note.format("a"))
-    tiny_site.write("examples/guide/plot_b.py", PASSING + note.format("b"))
+    tiny_site.write("examples/other/GALLERY_HEADER.rst", "Other\n-----\n")
+    write_example(tiny_site, "guide/plot_a")
+    write_example(tiny_site, "guide/plot_b")
+    write_example(tiny_site, "other/plot_c", "name = 'speed.json'")
+    write_example(tiny_site, "other/plot_d", "from srunbook import simulate")
 
     def runs() -> str:
         """Build, and return which examples ran."""
         log.write_text("")
         build = tiny_site.build()
         assert build.returncode == 0, build.output
-        return log.read_text()
+        return "".join(sorted(log.read_text()))
 
-    assert runs() == "ab"
+    tiny_site.write("src/srunbook/simulate/__init__.py", "from srunbook.slurm import x\n")
+    tiny_site.write("src/srunbook/slurm.py", "x = 1\n")
+    assert runs() == "abcd"
     tiny_site.page("Other prose.")
-    assert runs() == ""
-    tiny_site.write("examples/guide/plot_b.py", PASSING + note.format("b") + "# changed\n")
-    assert runs() == "b"
-    tiny_site.write("examples/guide/worker.py", "x = 2\n")
-    assert runs() == "ab"
+    tiny_site.write("examples/third/worker.py", "x = 1\n")
+    tiny_site.write("bench/results/speed.json", "{}")
+    write_example(tiny_site, "guide/plot_b", "# changed")
+    assert runs() == "bc"
+    tiny_site.write("examples/guide/full/worker.py", "x = 1\n")
+    tiny_site.write("src/srunbook/slurm.py", "x = 2\n")
+    assert runs() == "abd"
+    (tiny_site.root / "examples" / "guide" / "plot_a.py").unlink()
+    assert runs() == "bcd"
+
+
+def test_failed_example(tiny_site):
+    """An example that fails fails the build, which names it and leaves its name for a second look at it alone."""
+    write_example(tiny_site, "guide/plot_a", "raise ValueError('no luck')")
+    write_example(tiny_site, "guide/plot_b")
+
+    build = tiny_site.build()
+
+    failed = "examples/guide/plot_a.py"
+    assert build.returncode != 0
+    assert f"the example {failed} failed:" in build.output
+    assert build.site.with_name("failed-example.txt").read_text() == f"{failed}: ValueError: no luck"
+    assert tiny_site.build().returncode != 0
+    assert sorted((tiny_site.root / "log").read_text()) == ["a", "a", "b"]
 
 
 # Entries about failures
