@@ -23,6 +23,7 @@ MASKS = (
     Mask(r"</torch_\w+>", "</torch_<id>>", "a fresh name each time"),
     Mask(r"create \d+ worker", "create <n> worker", "machines have different numbers of CPUs"),
     Mask(r"at 0x[0-9a-f]+", "at <address>", "a fresh address each time"),
+    Mask(r"^W\d{4} [\d:.]+ \d+ torch/\S+\] (?=RuntimeError)", "", "torch logs it if the signal comes in an import"),
 )
 
 pytestmark = pytest.mark.usefixtures("quick_start")
