@@ -46,7 +46,7 @@ def parse_json(text: str | bytes, name: str, kind: type[T], error: type[ValueErr
     from pydantic import ValidationError
 
     try:
-        return cast("T", _adapter(kind).validate_json(text))
+        return cast("T", _adapter(kind).validate_json(text))  # type: ignore[arg-type] # types are hashable
     except ValidationError as invalid:
         raise error(f"{name}: {_complaint(kind, invalid.errors(include_url=False))}") from None
 
