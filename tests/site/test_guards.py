@@ -202,7 +202,7 @@ def test_changes_run_examples_again(tiny_site):
     write_example(tiny_site, "guide/plot_a")
     write_example(tiny_site, "guide/plot_b")
     write_example(tiny_site, "other/plot_c", "name = 'speed.json'")
-    write_example(tiny_site, "other/plot_d", "from srunbook import simulate")
+    write_example(tiny_site, "other/plot_e", "from srunbook import simulate")
 
     def runs() -> str:
         """Build, and return which examples ran."""
@@ -213,7 +213,7 @@ def test_changes_run_examples_again(tiny_site):
 
     tiny_site.write("src/srunbook/simulate/__init__.py", "from srunbook.slurm import x\n")
     tiny_site.write("src/srunbook/slurm.py", "x = 1\n")
-    assert runs() == "abcd"
+    assert runs() == "abce"
     tiny_site.page("Other prose.")
     tiny_site.write("examples/third/worker.py", "x = 1\n")
     tiny_site.write("bench/results/speed.json", "{}")
@@ -221,9 +221,9 @@ def test_changes_run_examples_again(tiny_site):
     assert runs() == "bc"
     tiny_site.write("examples/guide/full/worker.py", "x = 1\n")
     tiny_site.write("src/srunbook/slurm.py", "x = 2\n")
-    assert runs() == "abd"
+    assert runs() == "abe"
     (tiny_site.root / "examples" / "guide" / "plot_a.py").unlink()
-    assert runs() == "bcd"
+    assert runs() == "bce"
 
 
 def test_failed_example(tiny_site):
