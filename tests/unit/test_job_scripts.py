@@ -231,3 +231,15 @@ PARAGRAPHS = [
 def test_nothing_unsets_the_library_path() -> None:
     """No page says to unset LD_LIBRARY_PATH, in which sites have the plugin for their network."""
     assert [name for name, text in PARAGRAPHS if "`unset LD_LIBRARY_PATH" in text] == []
+
+
+def test_a_step_beside_another_says_where() -> None:
+    """A command with `--overlap` says on how many nodes: without that it starts on all nodes of the job."""
+    commands = [
+        (name, command)
+        for name, text in PARAGRAPHS
+        for command in re.findall(r"srun -(?:[^`\n]|\\\n)*--overlap(?:[^`\n]|\\\n)*", text)
+    ]
+
+    assert len(commands) > 10
+    assert [(name, command) for name, command in commands if not re.search(r"-N1|--nodes=\d", command)] == []
