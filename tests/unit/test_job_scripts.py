@@ -233,6 +233,14 @@ def test_nothing_unsets_the_library_path() -> None:
     assert [name for name, text in PARAGRAPHS if "`unset LD_LIBRARY_PATH" in text] == []
 
 
+def test_all_memory_comes_with_a_warning() -> None:
+    """Where a page offers `--mem=0`, it says that the job then waits for empty nodes."""
+    offered = [(name, text) for name, text in PARAGRAPHS if "--mem=0" in text]
+
+    assert offered
+    assert [name for name, text in offered if "waits for empty" not in text] == []
+
+
 def test_a_step_beside_another_says_where() -> None:
     """A command with `--overlap` says on how many nodes: without that it starts on all nodes of the job."""
     commands = [
