@@ -81,6 +81,16 @@ def test_missing_successor_is_seen(here: str) -> None:
     assert missing("torchrun", here)
 
 
+def test_a_suspected_firewall_can_be_tested() -> None:
+    """An entry that names a firewall as a cause links to the test of one."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs/troubleshooting").glob("*.md")}
+    bodies = {name: text.partition("\n---\n")[2] for name, text in texts.items() if name != "index"}
+    named = {name: body for name, body in bodies.items() if re.search("firewall|network between the nodes", body)}
+
+    assert len(named) > 3
+    assert [name for name, body in named.items() if not re.search(r"\(\w+(-ddp)?-firewall\)", body)] == []
+
+
 def test_columns_of_metrics_are_explained() -> None:
     """Each column of the gloo guide's metrics.csv has its row on the page."""
     program = (ROOT / "examples" / "gloo_ddp" / "full" / "train_traffic.py").read_text(encoding="utf-8")
