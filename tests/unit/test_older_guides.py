@@ -44,9 +44,13 @@ def rows(guide: str) -> list[tuple[str, str]]:
 
 
 def missing(guide: str, here: str) -> list[str]:
-    """Return the files, sections and words of a second column that do not exist, or the column if it names none."""
+    """Return the files, sections and words of a second column that do not exist, or the column if it lacks a link.
+
+    A reader finds a word in the programs of the guide, but clicks on no path: a row with a path has a link too.
+    """
     targets, words = re.findall(r"\]\(([^)]+)\)", here), re.findall(r"`([^`]+)`", here)
-    if not targets and not words and not here.startswith("your site"):
+    paths = [word for word in words if word.startswith(("examples/", "slurm/", "scripts/"))]
+    if not targets and (paths or not words) and not here.startswith("your site"):
         return [here]
     absent = [
         target
@@ -54,8 +58,7 @@ def missing(guide: str, here: str) -> list[str]:
         if not ((TABLES / target).is_file() if target.endswith(".md") else target in labels(guide))
     ]
     for word in words:
-        path = word.startswith(("examples/", "slurm/", "scripts/"))
-        if not ((ROOT / word).is_file() if path else word in code(guide)):
+        if not ((ROOT / word).is_file() if word in paths else word in code(guide)):
             absent.append(word)
     return absent
 
@@ -75,7 +78,25 @@ def test_successors_exist(guide: str) -> None:
     assert {there: absent for there, here in rows(guide) if (absent := missing(guide, here))} == {}
 
 
-@pytest.mark.parametrize("here", ["[](nowhere)", "`examples/torchrun/gone.py`", "`no such word`", "nothing"])
+@pytest.mark.parametrize("guide", NAMES)
+def test_the_first_page_of_a_guide_leads_to_its_table(guide: str) -> None:
+    """A reader of the older guide finds its table from the first page of the new one."""
+    (page,) = (ROOT / "docs" / "guides" / guide).glob("index.*")
+    label = re.findall(r"^\((\S+)\)=$", (TABLES / f"{guide}.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
+
+    assert re.search(rf"[(<]{label}[)>]", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        "[](nowhere)",
+        "[](torchrun), `slurm/torchrun/gone.py`",
+        "`examples/torchrun/ddp.py`",
+        "`no such word`",
+        "nothing",
+    ],
+)
 def test_missing_successor_is_seen(here: str) -> None:
     """A row that points at nothing is a failure."""
     assert missing("torchrun", here)
