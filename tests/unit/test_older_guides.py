@@ -20,9 +20,9 @@ PROGRAMS = {"torchrun": ["examples"], "svgd": ["examples"], "jax-multinode": ["e
 
 
 @cache
-def labels(guide: str) -> set[str]:
-    """Return the labels of all sections of a guide, in either markup."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guides" / guide).glob("*.*"))
+def labels() -> set[str]:
+    """Return the labels of all sections of the guides, in either markup."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guides").rglob("*.*"))
     found = re.findall(r"^(?:\((\S+)\)=|\.\. _(\S+):)$", text, re.MULTILINE)
     return {markdown or restructured for markdown, restructured in found}
 
@@ -55,7 +55,7 @@ def missing(guide: str, here: str) -> list[str]:
     absent = [
         target
         for target in targets
-        if not ((TABLES / target).is_file() if target.endswith(".md") else target in labels(guide))
+        if not ((TABLES / target).is_file() if target.endswith(".md") else target in labels())
     ]
     for word in words:
         if not ((ROOT / word).is_file() if word in paths else word in code(guide)):
