@@ -36,7 +36,8 @@ if (location.protocol === "file:") {
     note.className = "from-disk";
     note.textContent =
       "You opened this page from a disk, and browsers run its form only from a web server. Start one in the folder of " +
-      "this site with “python3 -m http.server” and open http://localhost:8000. Below is one script that the form writes.";
+      "this site with “python3 -m http.server --bind localhost” and open http://localhost:8000. " +
+      "Below is one script that the form writes.";
     plain.prepend(note);
   });
 }

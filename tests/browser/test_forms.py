@@ -200,7 +200,7 @@ def test_plain_page(open_page):
     """From a folder, or without JavaScript, the page shows a command and the script that it prints."""
     from_disk, plain = open_page(PAGE, disk=True), open_page(PAGE, java_script_enabled=False)
 
-    assert "python3 -m http.server" in from_disk.locator(".from-disk").inner_text()
+    assert "python3 -m http.server --bind localhost" in from_disk.locator(".from-disk").inner_text()
     for page in (from_disk, plain):
         assert page.locator(".script-builder pre").all_text_contents() == [f"$ {START}\n", printed(START)[0]]
 

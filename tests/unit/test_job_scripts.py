@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from difflib import ndiff
 from pathlib import Path
 
 import pytest
+from support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
@@ -150,6 +153,48 @@ def test_every_rank_has_a_thread(site: Site) -> None:
             assert site.run(script).returncode == 0
 
     assert set(site.sruns) == {"1"}
+
+
+PORT = "25017"
+TESTS = {
+    path: lines
+    for path in sorted((ROOT / "docs").rglob("network.*"))
+    if (lines := re.findall(rf"^\$ (srun .*{PORT}.*)$", path.read_text(encoding="utf-8"), re.MULTILINE))
+}
+"""The pages that open a port on one node and try it from another, and the lines that do so."""
+
+
+@pytest.mark.parametrize("page", TESTS, ids=lambda path: path.parent.name)
+def test_the_test_of_a_firewall_shows_no_file(page: Path, site: Site) -> None:
+    """The port that a page opens can be reached as the page says, and shows nobody the reader's folder."""
+    site.stand_in("srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    (site.folder / ".ssh").mkdir()
+    (site.folder / ".ssh" / "id_ed25519").write_text("secret", encoding="utf-8")
+    port, environ = str(free_port()), {"PATH": f"{site.folder / 'bin'}:{os.environ['PATH']}"}
+    opens, *tries = [line.replace(PORT, port).replace("/node1/", "/localhost/") for line in TESTS[page]]
+    assert opens.endswith(" &")
+    said = site.folder / "said"
+    with said.open("w") as file:
+        typed = ["bash", "-c", f"exec {opens.removesuffix(' &')}"]
+        server = subprocess.Popen(typed, cwd=site.folder, env=environ, stdout=file, stderr=file)
+    answers = []
+    try:
+        while subprocess.run(["bash", "-c", f"</dev/tcp/localhost/{port}"], capture_output=True).returncode:
+            assert server.poll() is None, said.read_text()
+            time.sleep(0.05)
+        for line in (line for line in tries if "/dev/tcp/" in line):
+            assert subprocess.check_output(["bash", "-c", line], env=environ, text=True) == "open\n"
+        for path in ("", ".ssh/", ".ssh/id_ed25519"):
+            try:
+                with urllib.request.urlopen(f"http://localhost:{port}/{path}") as answer:
+                    answers.append(answer.read().decode())
+            except urllib.error.HTTPError as error:
+                answers.append(str(error.code))
+    finally:
+        server.terminate()  # timeout passes it on
+        server.wait()
+
+    assert not [answer for answer in answers if "ssh" in answer or "secret" in answer]
 
 
 VENV = {"torchrun/ddp": "torch-env", "jax_multinode/data_parallel": "jax-env"}

@@ -20,9 +20,9 @@ PROGRAMS = {"torchrun": ["examples"], "svgd": ["examples"], "jax-multinode": ["e
 
 
 @cache
-def labels(guide: str) -> set[str]:
-    """Return the labels of all sections of a guide, in either markup."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guides" / guide).glob("*.*"))
+def labels() -> set[str]:
+    """Return the labels of all sections of the guides, in either markup."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guides").rglob("*.*"))
     found = re.findall(r"^(?:\((\S+)\)=|\.\. _(\S+):)$", text, re.MULTILINE)
     return {markdown or restructured for markdown, restructured in found}
 
@@ -44,18 +44,21 @@ def rows(guide: str) -> list[tuple[str, str]]:
 
 
 def missing(guide: str, here: str) -> list[str]:
-    """Return the files, sections and words of a second column that do not exist, or the column if it names none."""
+    """Return the files, sections and words of a second column that do not exist, or the column if it lacks a link.
+
+    A reader finds a word in the programs of the guide, but clicks on no path: a row with a path has a link too.
+    """
     targets, words = re.findall(r"\]\(([^)]+)\)", here), re.findall(r"`([^`]+)`", here)
-    if not targets and not words and not here.startswith("your site"):
+    paths = [word for word in words if word.startswith(("examples/", "slurm/", "scripts/"))]
+    if not targets and (paths or not words) and not here.startswith("your site"):
         return [here]
     absent = [
         target
         for target in targets
-        if not ((TABLES / target).is_file() if target.endswith(".md") else target in labels(guide))
+        if not ((TABLES / target).is_file() if target.endswith(".md") else target in labels())
     ]
     for word in words:
-        path = word.startswith(("examples/", "slurm/", "scripts/"))
-        if not ((ROOT / word).is_file() if path else word in code(guide)):
+        if not ((ROOT / word).is_file() if word in paths else word in code(guide)):
             absent.append(word)
     return absent
 
@@ -75,10 +78,38 @@ def test_successors_exist(guide: str) -> None:
     assert {there: absent for there, here in rows(guide) if (absent := missing(guide, here))} == {}
 
 
-@pytest.mark.parametrize("here", ["[](nowhere)", "`examples/torchrun/gone.py`", "`no such word`", "nothing"])
+@pytest.mark.parametrize("guide", NAMES)
+def test_the_first_page_of_a_guide_leads_to_its_table(guide: str) -> None:
+    """A reader of the older guide finds its table from the first page of the new one."""
+    (page,) = (ROOT / "docs" / "guides" / guide).glob("index.*")
+    label = re.findall(r"^\((\S+)\)=$", (TABLES / f"{guide}.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
+
+    assert re.search(rf"[(<]{label}[)>]", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        "[](nowhere)",
+        "[](torchrun), `slurm/torchrun/gone.py`",
+        "`examples/torchrun/ddp.py`",
+        "`no such word`",
+        "nothing",
+    ],
+)
 def test_missing_successor_is_seen(here: str) -> None:
     """A row that points at nothing is a failure."""
     assert missing("torchrun", here)
+
+
+def test_a_suspected_firewall_can_be_tested() -> None:
+    """An entry that names a firewall as a cause links to the test of one."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs/troubleshooting").glob("*.md")}
+    bodies = {name: text.partition("\n---\n")[2] for name, text in texts.items() if name != "index"}
+    named = {name: body for name, body in bodies.items() if re.search("firewall|network between the nodes", body)}
+
+    assert len(named) > 3
+    assert [name for name, body in named.items() if not re.search(r"\(\w+(-ddp)?-firewall\)", body)] == []
 
 
 def test_columns_of_metrics_are_explained() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Install the wheel without an extra."""
     return Installed(tmp_path_factory.mktemp("core"), str(wheel))
+
+
+def test_type_hints_are_public(wheel):
+    """The file by which mypy and editors know that a package has type hints is in the wheel, as the page says."""
+    assert "srunbook/py.typed" in zipfile.ZipFile(wheel).namelist()
+    assert "`py.typed`" in (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
 
 
 def test_simulate(core):

@@ -138,8 +138,8 @@ def _start(jax: Any, place: Place, timeout: float) -> None:
     def give_up() -> None:
         text = (
             f"srunbook: rank {place.process_id} on {socket.gethostname()} ends: not all {place.num_processes} "
-            f"processes came to {place.coordinator_address} within {timeout:g} s. Did one fail? Is the port open? "
-            "For another host: export SLURM_COORDINATOR_ADDRESS=node1; port: export JAX_COORDINATOR_PORT=54321\n"
+            f"processes came to {place.coordinator_address} within {timeout:g} s. If none failed, and all "
+            "name this address, ask your site to open all ports between compute nodes: this one is not enough\n"
         )
         os.write(2, text.encode())
         os._exit(1)
