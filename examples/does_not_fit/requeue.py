@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node 4 requeue.py
     sbatch requeue.sbatch
 
-Each rank saves its part in checkpoints/requeue-NAME, where NAME is the job's; the trained model goes to model.pt.
+Each rank saves its part in checkpoints/requeue-NAME, where NAME is the job's; the trained model goes to model-NAME.pt.
 """
 
 import os
@@ -41,6 +41,8 @@ BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"requeue-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
@@ -148,6 +150,8 @@ def agreed(signals, device):
 def requeue():
     """Ask Slurm to put this job back into the queue; it ends the job at once."""
     job = os.environ.get("SLURM_JOB_ID")
+    if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
+        job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
     if job and shutil.which("scontrol"):
         subprocess.run(["scontrol", "requeue", job], check=True)
     else:  # outside of Slurm, or in a container without its commands
@@ -205,8 +209,8 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.tmp")
-        Path("model.tmp").replace("model.pt")  # whole or not at all
+        torch.save(whole, f"model-{RUN}.tmp")
+        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")  # whole or not at all
     print(f"rank {rank}/{world_size} end")
 
 

@@ -3,7 +3,7 @@
     torchrun --standalone --nproc-per-node 4 resume.py
     sbatch fsdp.sbatch resume.py
 
-Each rank saves its part in checkpoints/resume-NAME, where NAME is the job's; the trained model goes to model.pt.
+Each rank saves its part in checkpoints/resume-NAME, where NAME is the job's; the trained model goes to model-NAME.pt.
 """
 
 import os
@@ -35,6 +35,8 @@ BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"resume-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
@@ -176,8 +178,8 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.tmp")
-        Path("model.tmp").replace("model.pt")  # whole or not at all
+        torch.save(whole, f"model-{RUN}.tmp")
+        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")  # whole or not at all
     print(f"rank {rank}/{world_size} end")
 
 

@@ -3,7 +3,7 @@
 python resume_jax.py                                                                    # one process
 srunbook simulate --nodes 2 --ntasks-per-node 2 -- python resume_jax.py --mesh shard=4  # four
 
-Without --mesh, the model is divided among all devices. The trained model goes to model.npz.
+Without --mesh, the model is divided among all devices. The trained model goes to model-NAME.npz.
 """
 
 import argparse
@@ -31,6 +31,8 @@ CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all devices together
 STEPS = 40
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"resume_jax-{RUN}").absolute()  # delete it to start over
 
 BATCH = P(("data", "shard"))  # which axes of the mesh divide the first dimension of a batch: two of them
@@ -153,7 +155,8 @@ def main():
         batch = text[starts[step - 1] + np.arange(CONTEXT + 1)]
         batch = jax.make_array_from_callback(batch.shape, NamedSharding(mesh, BATCH), batch.__getitem__)
         params, state, loss = train_step(params, state, batch)
-        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if device.platform == "cpu":
+            loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 10 == 0:
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
@@ -163,8 +166,8 @@ def main():
 
     whole = multihost_utils.process_allgather(params, tiled=True)
     if rank == 0:
-        np.savez("model.tmp.npz", **whole)
-        Path("model.tmp.npz").replace("model.npz")
+        np.savez(f"model-{RUN}.tmp.npz", **whole)
+        Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

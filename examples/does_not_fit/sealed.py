@@ -4,7 +4,7 @@
     sbatch fsdp.sbatch sealed.py
 
 Each rank saves its part in checkpoints/sealed-NAME, where NAME is the job's; a file beside the parts holds their
-checksums. The trained model goes to model.pt.
+checksums. The trained model goes to model-NAME.pt.
 """
 
 import hashlib
@@ -38,6 +38,8 @@ BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"sealed-{RUN}")  # in a folder that all nodes see; delete it to start over
 BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)  # the optimizer's numbers, by parameter: fits any layout
 PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
@@ -210,8 +212,8 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, "model.tmp")
-        Path("model.tmp").replace("model.pt")  # whole or not at all
+        torch.save(whole, f"model-{RUN}.tmp")
+        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")  # whole or not at all
     print(f"rank {rank}/{world_size} end")
 
 

@@ -128,7 +128,8 @@ def main():
         batch = text[starts[step - 1] + np.arange(CONTEXT + 1)]
         batch = jax.make_array_from_callback(batch.shape, NamedSharding(mesh, BATCH), batch.__getitem__)
         params, state, loss = train_step(params, state, batch)
-        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if device.platform == "cpu":
+            loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 10 == 0 and rank == 0:
             print(f"step {step}: loss {loss:.6f}", flush=True)
 

@@ -24,7 +24,7 @@ def main():
     torch.manual_seed(0)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     local_rank = int(os.environ.get("SLURM_LOCALID", 0))
-    share = max(1, round(BATCH_SIZE / world_size))
+    share = max(1, BATCH_SIZE // world_size)
     host = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
     print(f"rank {rank}/{world_size} start host={host} local_rank={local_rank} device=cpu", flush=True)
     if rank == 0:

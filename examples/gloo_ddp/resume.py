@@ -21,6 +21,8 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINT = Path(f"resume-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
@@ -59,7 +61,7 @@ def main():
     torch.manual_seed(0)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     local_rank = int(os.environ.get("SLURM_LOCALID", 0))
-    share = max(1, round(BATCH_SIZE / world_size))
+    share = max(1, BATCH_SIZE // world_size)
     host = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
     print(f"rank {rank}/{world_size} start host={host} local_rank={local_rank} device=cpu", flush=True)
     if rank == 0:
@@ -94,8 +96,8 @@ def main():
             save(model, optimizer, epoch + 1)
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.tmp")
-        Path("model.tmp").replace("model.pt")
+        torch.save(model.module.state_dict(), f"model-{RUN}.tmp")
+        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -27,6 +27,8 @@ STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"requeue-{RUN}").absolute()
 
 
@@ -98,7 +100,8 @@ def main():
         x = jax.make_array_from_process_local_data(split, images[rows])
         y = jax.make_array_from_process_local_data(split, labels[rows])
         params, loss = train_step(params, x, y)
-        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if own[0].platform == "cpu":
+            loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if told:
             os.kill(os.getpid(), signal.SIGTERM)  # the signal for which JAX listens
         stop = multihost_utils.reached_preemption_sync_point(step)  # true after the same step on all processes
@@ -116,10 +119,13 @@ def main():
         then = ", back to the queue" if shutil.which("scontrol") else ", submit again: no scontrol here"
         print(f"stopped after step {step}: saved{then if requeue else ''}", flush=True)
         if requeue and shutil.which("scontrol"):
-            subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+            job = os.environ["SLURM_JOB_ID"]
+            if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
+                job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
+            subprocess.run(["scontrol", "requeue", job], check=True)
     elif rank == 0:
-        np.savez("model.tmp.npz", **params)
-        Path("model.tmp.npz").replace("model.npz")
+        np.savez(f"model-{RUN}.tmp.npz", **params)
+        Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -22,6 +22,8 @@ STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"resume-{RUN}").absolute()
 
 
@@ -92,7 +94,8 @@ def main():
         x = jax.make_array_from_process_local_data(split, images[rows])
         y = jax.make_array_from_process_local_data(split, labels[rows])
         params, loss = train_step(params, x, y)
-        loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if own[0].platform == "cpu":
+            loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
         if step % 20 == 0:
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
@@ -101,8 +104,8 @@ def main():
                 shutil.rmtree(CHECKPOINTS / str(old))
 
     if rank == 0:
-        np.savez("model.tmp.npz", **params)
-        Path("model.tmp.npz").replace("model.npz")
+        np.savez(f"model-{RUN}.tmp.npz", **params)
+        Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -26,7 +26,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 BATCH_SIZE = 64  # of all processes together
-CHECKPOINTS = "checkpoints/requeue-" + os.environ.get("SLURM_JOB_NAME", "run")  # delete it to start over
+RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
+CHECKPOINTS = f"checkpoints/requeue-{RUN}"  # delete it to start over
 
 
 class Classifier(lightning.LightningModule):
@@ -106,8 +109,11 @@ def main():
         print(f"{rank} end steps={trainer.global_step}")
     elif trainer.is_global_zero:
         print(f"stopped before epoch {trainer.current_epoch}")
-        if "SLURM_JOB_ID" in os.environ and shutil.which("scontrol"):
-            subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True)
+        job = os.environ.get("SLURM_JOB_ID")
+        if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
+            job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
+        if job and shutil.which("scontrol"):
+            subprocess.run(["scontrol", "requeue", job], check=True)
         else:  # outside of Slurm, or in a container without its commands
             print("saved; to continue, submit the job again")
 

@@ -41,7 +41,7 @@ def main():
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    share = max(1, round(BATCH_SIZE / world_size))
+    share = max(1, BATCH_SIZE // world_size)
     print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     if rank == 0:
         print(f"each step: {world_size} processes x {share} images = {world_size * share}")

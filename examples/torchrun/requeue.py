@@ -30,6 +30,8 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
 RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINT = Path(f"requeue-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
@@ -74,6 +76,8 @@ def agreed(signals, device):
 def requeue():
     """Ask Slurm to put this job back into the queue; it ends the job at once."""
     job = os.environ.get("SLURM_JOB_ID")
+    if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
+        job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
     if job and shutil.which("scontrol"):
         subprocess.run(["scontrol", "requeue", job], check=True)
     else:  # outside of Slurm, or in a container without its commands
@@ -88,7 +92,7 @@ def main():
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    share = max(1, round(BATCH_SIZE / world_size))
+    share = max(1, BATCH_SIZE // world_size)
     print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     if rank == 0:
         print(f"each step: {world_size} processes x {share} images = {world_size * share}")
@@ -139,8 +143,8 @@ def main():
         done = 0
 
     if rank == 0:
-        torch.save(model.module.state_dict(), "model.tmp")
-        Path("model.tmp").replace("model.pt")
+        torch.save(model.module.state_dict(), f"model-{RUN}.tmp")
+        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")
     print(f"rank {rank}/{world_size} end")
 
 

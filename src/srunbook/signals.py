@@ -73,10 +73,15 @@ class StopSignal:
 
 
 def requeue_job() -> bool:
-    """Ask Slurm to run this job again; return whether it agreed. If not, the reason goes to standard error."""
+    """Ask Slurm to run this job, or this member of an array, again; return whether it agreed.
+
+    If it does not, the reason goes to standard error.
+    """
     job = os.environ.get("SLURM_JOB_ID")
+    if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone: SLURM_JOB_ID may mean the whole array
+        job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
     if not job:
-        print("not requeued: SLURM_JOB_ID is not set, so this is no Slurm job", file=sys.stderr)
+        print("not requeued: SLURM_JOB_ID is not set, so this is not a Slurm job", file=sys.stderr)
         return False
     try:
         subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, timeout=60, check=True)

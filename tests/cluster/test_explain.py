@@ -30,6 +30,7 @@ OFF = "sed 's|/slurmdbd|/none|; /^AccountingStorage[EHT][^y]/d' /etc/slurm/slurm
 
 JOBS = {
     "timeout": ("--time=1", "srun bash -c 'echo runs; exec sleep 600'"),
+    "warned": ("", "srun bash -c 'echo runs; exec sleep 600'"),
     "one-node": (
         "-N2 --job-name=train --output=%x-%j.log",
         f"LOG=train-$SLURM_JOB_ID.log srun --label --kill-on-bad-exit=1 bash -c '{ON_ONE}'",
@@ -66,6 +67,8 @@ def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path
     until(lambda: "runs" in submitted.log("timeout"))
     end = ["scontrol", "update", f"JobId={submitted.numbers['timeout']}", "EndTime=now"]
     cluster.capture(slurm, end, user=None)
+    until(lambda: "runs" in submitted.log("warned"))
+    cluster.capture(slurm, ["scancel", "--batch", "--signal=USR1", submitted.numbers["warned"]])
     yield submitted
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
 
@@ -154,10 +157,11 @@ def test_accounting_that_is_switched_off(jobs):
     [
         ("memory", ("FAILED 1:0", "OUT_OF_MEMORY 0:125"), "out-of-memory"),
         ("timeout", ("TIMEOUT 0:0",), "slurm-time-limit"),
+        ("warned", ("FAILED 0:10",), "slurm-signal-lost"),
     ],
 )
 def test_ended_by_slurm(jobs, name, states, slug):
-    """A job out of memory and one out of time lead to their entries."""
+    """A job out of memory, one out of time and one whose script died of SIGUSR1 lead to their entries."""
     if name == "memory":
         assert jobs.state.plugins["constrain"], "this machine has no cgroup version 1: no memory limits"
     done = jobs.explain("--json", jobs.ended(name))

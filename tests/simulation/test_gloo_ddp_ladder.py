@@ -74,7 +74,7 @@ def test_comparison_sees_processes_that_share_no_gradients(one: Training, run: R
 
 
 def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
-    """Three processes take the nearest share of 64, say so in one line, and train as well."""
+    """Three processes take the largest equal share of 64, say so in one line, and train as well."""
     training = run("ddp_cpu.py", 3)
 
     assert training.statuses == [0, 0, 0], training.text
@@ -103,7 +103,7 @@ def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
     path = run("resume.py", 1, edit=("EPOCHS = 5", "EPOCHS = 1")).folder / "resume-run.checkpoint"
     flip_a_bit(path)
     content = path.read_bytes()
-    (path.parent / "model.pt").unlink()
+    (path.parent / "model-run.pt").unlink()
     refused = run("resume.py", 2, folder=path.parent)
 
     assert refused.statuses == [1, 1], refused.text
@@ -111,7 +111,7 @@ def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
     (line,) = [line for rank in refused.ranks for line in rank["stderr"].splitlines()]
     assert line.startswith(f"error: cannot continue from {path.name}; delete it to start over: ")
     assert path.read_bytes() == content
-    assert not (path.parent / "model.pt").exists()
+    assert not [*path.parent.glob("model*.pt")]
 
 
 # The times of a step --------------------------------------------------------------------------------------------------

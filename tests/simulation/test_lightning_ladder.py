@@ -132,7 +132,7 @@ def test_comparison_sees_processes_with_the_same_share(one: Training, run: Run) 
 
 
 def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
-    """Three processes take the nearest share of 64 below a third, say so, as they say that torch sees no GPUs."""
+    """Three processes take the largest equal share of 64, say so, as they say that torch sees no GPUs."""
     training = run("ddp.py", 3, SLURM_GPUS_ON_NODE="3")
 
     assert training.status == 0, training.failure
@@ -221,13 +221,13 @@ def test_requeue_without_scontrol(run: Run) -> None:
 
 
 def test_jobs_of_other_names_keep_apart(one: Training, run: Run) -> None:
-    """In one folder, a job with another name begins its own training."""
+    """In one folder, a job with another name, or another member of an array, begins its own training."""
     first = run("requeue.py", 2)
-    other = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="other")
+    other = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="other", SLURM_ARRAY_TASK_ID="3")
 
     assert "resumed" not in other.text
     assert other.losses == pytest.approx(one.losses, rel=EXACT)
-    assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-other"}
+    assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-other-3"}
 
 
 # Less memory ----------------------------------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ def test_bad_input_is_said_by_one_rank(case: str, ranks: Ranks) -> None:
 
 
 def test_what_is_said_before_the_first_step(ranks: Ranks) -> None:
-    """Three processes take the nearest share of a batch of 64; one line says so, and one that torch sees no GPUs."""
+    """Three processes take an equal share of a batch of 64; one line says so, and one that torch sees no GPUs."""
     outcome = ranks("train_distributed.py", "--epochs=1", processes=3, SLURM_GPUS_ON_NODE="3")
     before = outcome.ranks[0]["stdout"].partition("Epoch 1")[0]
 

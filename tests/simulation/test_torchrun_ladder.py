@@ -105,7 +105,7 @@ def test_early_stop_is_one_decision(run: Run) -> None:
 
 
 def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
-    """Three processes take the nearest share of 64, say so, as they say that torch sees no GPUs, and train as well."""
+    """Three processes take an equal share of 64, say so, as they say that torch sees no GPUs, and train as well."""
     training = run("ddp.py", 3, SLURM_GPUS_ON_NODE="3")
     before = training.text.partition("loss ")[0]
 
@@ -161,16 +161,18 @@ SIGNAL = (
 
 
 def test_requeue_stops_at_a_signal(one: Training, run: Run, tmp_path: Path) -> None:
-    """Two signals to a rank stop all after the same batch, once saved and requeued; the next start continues there."""
+    """Two signals stop all ranks after the same batch, once saved; a member of an array requeues itself alone."""
     commands = stand_ins(tmp_path, scontrol='echo "$@" >>requeued')
-    environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
+    member = {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}
+    environ = {**member, "PATH": f"{commands}:/usr/bin:/bin"}
     stopped = run("requeue.py", 2, edit=SIGNAL, **environ)
     resumed = run("requeue.py", 4, folder=stopped.folder, **environ)
 
     assert stopped.statuses == [0, 0], stopped.text
     assert stopped.text.count("stopped in epoch 1 after batch 7") == 1
-    assert (stopped.folder / "requeued").read_text() == "requeue 17\n"
+    assert (stopped.folder / "requeued").read_text() == "requeue 40_3\n"
     assert "resumed in epoch 1 after batch 7" in resumed.text
+    assert sorted(path.name for path in stopped.folder.glob("*-3.*")) == ["model-run-3.pt", "requeue-run-3.checkpoint"]
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
 
 
@@ -235,7 +237,7 @@ def test_model_that_does_not_fit_on_the_disk(name: str, run: Run) -> None:
 
     assert 1 in full.statuses
     assert "No space left on device" in full.text
-    assert not (full.folder / "model.pt").exists()
+    assert not [*full.folder.glob("model*.pt")]
 
 
 # A process that fails -------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ OUTSIDE = [
     {"virtual_environment": "/scratch/me/env", "modules_to_load": ["python/3.12"]},
     {"conda_environment": "~/miniforge3/envs/torch", "modules_to_load": []},
     {"conda_environment": "$WORK/conda/envs/jax_0.10", "partition": "batch"},
+    {"conda_environment": "~/.conda/envs/torch", "modules_to_load": ["miniforge"]},
 ]
 INSIDE = [
     {"container_image": "$SCRATCH/my.sif"},

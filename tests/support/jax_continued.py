@@ -33,7 +33,7 @@ ONE_AFTER_ANOTHER = """    for mesh, name in {!r}:
             print("next", flush=True)
         main()
         if jax.process_index() == 0:
-            os.rename("model.npz", name + ".npz")
+            os.rename(f"model-{{RUN}}.npz", name + ".npz")
 """
 """What takes the place of one training: several, with a mesh and a folder of checkpoints each."""
 

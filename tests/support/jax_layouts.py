@@ -107,12 +107,12 @@ def train(
     own = {"STEPS = 40\n": f"STEPS = {steps}\n", "import jax\n": FIRST.format(dtype == "float64")}
     replaced = IN_FULL | (edits or {}) | own
     program = edited(PROGRAMS / name, folder, replaced.items())
-    (folder / "model.npz").unlink(missing_ok=True)
+    for left in folder.glob("model*.npz"):
+        left.unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         argv = [sys.executable, program, "--mesh", mesh]
         gpus = devices if devices > 1 else 0  # a single device needs none
         result = simulate.run(argv, nodes=processes, gpus_per_node=gpus, timeout=PATIENCE)
-    model = folder / "model.npz"
-    parameters = dict(np.load(model)) if model.exists() else {}
+    parameters = {name: value for model in folder.glob("model*.npz") for name, value in np.load(model).items()}
     return Training(result.returncode, result.output, losses_of(result.output), parameters)

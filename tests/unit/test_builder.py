@@ -122,7 +122,8 @@ CONTRADICTING = {
     "devices-elsewhere": {"devices_per_process": 2, "framework": "gloo"},
     "many-devices": {"devices_per_process": 9},
     "interactive-name": {"framework": "lightning", "script": "bash.py"},
-    "older-torchrun": {"framework": "torchrun", "older_torchrun": True, "signal": "B:USR1@60"},
+    "batch-shell-signal": {"signal": "RB:USR1@60"},
+    "older-torchrun": {"framework": "torchrun", "older_torchrun": True, "signal": "R:USR1@60"},
 }
 """Values that break each rule about several fields."""
 
@@ -153,7 +154,7 @@ EDGES = [
     ),
     *(
         {**BASE, "framework": "torchrun", "signal": signal, "older_torchrun": older}
-        for signal in ("USR1", "SIGTERM@60", "B:USR2@1", "R:HUP")
+        for signal in ("USR1", "SIGTERM@60", "B:USR2@1", "R:HUP", "BR:INT")
         for older in (False, True)
     ),
     {**BASE, "virtual_environment": "${HOME}/a $b", "container_image": None},

@@ -72,7 +72,7 @@ def refusal(read):
             ({"time_limit": form}, f"--time={form}")
             for form in ("30", "30:00", "02:00:00", "0-02", "0-02:40", "1-12:00:00", "UNLIMITED", "0")
         ),
-        *(({"signal": form}, f"--signal={form}") for form in ("TERM", "SIGUSR1@60", "B:USR1@120", "KILL@0")),
+        *(({"signal": form}, f"--signal={form}") for form in ("TERM", "SIGUSR1@60", "R:USR1@120", "KILL@0")),
         *(
             ({"output": form}, f"--output={form}")
             for form in ("/scratch/me/%x-%j.out", "runs/%A_%a.out", "a/b/%j", "%N.log", "../%j.out")

@@ -238,7 +238,7 @@ def test_newer_options_of_torchrun_are_left_out():
     older = script(framework="torchrun", signal="TERM@120", older_torchrun=True)
 
     assert "--signals-to-handle=" in newer
-    assert re.search(r"--shutdown-timeout=90 .*PyTorch 2\.13", newer)
+    assert re.search(r"--shutdown-timeout=90 .*PyTorch 2\.12", newer)
     assert not re.search("--signals-to-handle|--shutdown-timeout", older)
     assert "#SBATCH --signal=TERM@120" in older
 

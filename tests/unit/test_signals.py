@@ -75,6 +75,16 @@ def test_leave(stop, scontrol, number, calls):
     assert (noted.read_text().splitlines() if noted.exists() else []) == calls
 
 
+def test_a_member_of_an_array_requeues_itself_alone(scontrol, monkeypatch):
+    """The last member has the array's number as its own, and that number means all members."""
+    noted = scontrol()
+    for name, value in {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}.items():
+        monkeypatch.setenv(name, value)
+
+    assert requeue_job()
+    assert noted.read_text() == "requeue 40_3\n"
+
+
 def test_requeue_that_fails_says_so(scontrol, monkeypatch, capsys, tmp_path):
     """What scontrol says when it refuses, and that there is none, goes to standard error."""
     scontrol(1, "Requested operation is presently disabled")

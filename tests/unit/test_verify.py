@@ -155,6 +155,7 @@ def test_a_job_of_the_scaling_study(job):
         (row("17", state="FAILED|75:0"), TWO, ["submit it again, with the same --checkpoint-dir"]),
         (row("17", state="FAILED|78:0"), TWO, ["only fail again"]),
         (row("17", state="FAILED|127:0"), ["a.sh: line 3: python: command not found"], ["all that the log says: a.sh"]),
+        (row("17", state="FAILED|0:10"), TWO, ["leave out B:"]),
         (row("17", state="TIMEOUT|0:0"), TWO, ["ask for more time"]),
         (row("17", state="TIMEOUT|0:0"), ["waiting"], ["no rank printed a start line", "address and port"]),
         (row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "somebody ended it"]),

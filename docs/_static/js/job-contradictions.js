@@ -21,6 +21,7 @@ const BROKEN = {
     job.devices_per_process !== null && (job.framework !== "jax" || job.platform === "gpu"),
   "many-devices": (job, { share }) => (job.devices_per_process ?? 0) > share,
   "interactive-name": (job) => job.framework === "lightning" && ["bash", "interactive"].includes(jobName(job)),
+  "batch-shell-signal": (job) => /^R?B/.test(job.signal ?? ""),
   "older-torchrun": (job) =>
     job.framework === "torchrun" &&
     job.older_torchrun &&

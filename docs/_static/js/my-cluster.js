@@ -126,7 +126,8 @@ function fitEnvironment(lines, cluster, change, add) {
   const [conda, name] = cluster.conda_environment?.split("/envs/") ?? [];
   const folder = cluster.virtual_environment ?? cluster.conda_environment;
   if (folder && !images.length) {
-    const activation = `source ${quoted(`${conda ?? folder}/bin/activate`)}${conda ? ` ${name}` : ""}`;
+    const base = conda?.endsWith("/.conda") ? "$(conda info --base)" : (conda ?? folder); // the site's conda, or your own
+    const activation = `source ${quoted(`${base}/bin/activate`)}${conda ? ` ${name}` : ""}`;
     const folders = lines.filter((line) => /^VENV=/.test(line));
     const sources = lines.filter((line) => /^source \S+\/bin\/activate"/.test(line));
     for (const line of folders) change(line, withStart(line, `VENV=${quoted(folder)}`));

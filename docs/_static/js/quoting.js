@@ -25,7 +25,9 @@ export function quotePlace(rules, place) {
 export function condaActivation(rules, environment) {
   const end = environment.lastIndexOf("/envs/");
   const [conda, name] = [environment.slice(0, end), environment.slice(end + "/envs/".length)];
-  return `${quotePlace(rules, `${conda}/bin/activate`)} ${quote(rules, name)}`;
+  const own = conda.endsWith("/.conda"); // the conda itself belongs to the site
+  const file = own ? '"$(conda info --base)/bin/activate"' : quotePlace(rules, `${conda}/bin/activate`);
+  return `${file} ${quote(rules, name)}`;
 }
 
 /** Join the words of a command as Python's shlex.join does. */

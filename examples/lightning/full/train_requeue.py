@@ -87,6 +87,8 @@ class Requeue(Callback):
         if trainer.is_global_zero:
             print(f"Stopping after iteration {trainer.global_step}: {agreed.name}")
             job = os.environ.get("SLURM_JOB_ID")
+            if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
+                job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
             if agreed == signal.SIGUSR1 and job and shutil.which("scontrol"):
                 subprocess.run(["scontrol", "requeue", job], check=True)
             elif agreed == signal.SIGUSR1 and job:  # in a container without Slurm's commands

@@ -293,13 +293,19 @@ def quote_place(place: str) -> str:
 
 
 def conda_activation(environment: str) -> str:
-    """Write the words after `source` that activate a conda environment; conda need not be set up in the shell.
+    """Write the words after `source` that activate a conda environment; the shell needs no `conda init`.
+
+    An environment in `~/.conda` belongs to a conda that only the site may write to, such as one from a module. It says
+    itself where it is.
 
     >>> print(conda_activation("~/miniforge3/envs/torch-env"))
     "$HOME/miniforge3/bin/activate" torch-env
+    >>> print(conda_activation("~/.conda/envs/torch-env"))
+    "$(conda info --base)/bin/activate" torch-env
     """
     conda, _, name = environment.rpartition("/envs/")
-    return f"{quote_place(f'{conda}/bin/activate')} {quote(name)}"
+    base = '"$(conda info --base)/bin/activate"' if conda.endswith("/.conda") else quote_place(f"{conda}/bin/activate")
+    return f"{base} {quote(name)}"
 
 
 def rules() -> dict[str, Any]:

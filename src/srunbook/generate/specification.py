@@ -101,6 +101,8 @@ CONTRADICTIONS = {
     "many-devices": "devices_per_process is more than the {share} CPUs of a process. Take at most {share}",
     "interactive-name": "name makes Lightning ignore Slurm: it takes a job of that name for an interactive one. Take "
     "another name",
+    "batch-shell-signal": "signal begins with B:, so Slurm sends it to the batch shell alone, which dies of it and "
+    "ends the job before the program has saved. Remove the B:",
     "older-torchrun": "signal ends an older torchrun, which passes on TERM, INT, HUP and QUIT alone. Take one of "
     "these, as in TERM@120",
 }
@@ -270,7 +272,7 @@ class JobSpecification(BaseModel):
     )
     older_torchrun: bool = _field(
         "Whether to leave out the options --signals-to-handle and --shutdown-timeout of torchrun, which "
-        "PyTorch 2.13 has and an older one may not know: true or false.",
+        "came with PyTorch 2.10 and 2.12: true or false.",
         True,
         default=False,
     )
@@ -348,6 +350,7 @@ class JobSpecification(BaseModel):
             "devices-elsewhere": bool(self.devices_per_process) and (self.framework, self.platform) != ("jax", "cpu"),
             "many-devices": (self.devices_per_process or 0) > self.share,
             "interactive-name": self.framework == "lightning" and self.job_name in ("bash", "interactive"),
+            "batch-shell-signal": "B" in (self.signal or "").rpartition(":")[0],
             "older-torchrun": self.framework == "torchrun" and self.older_torchrun and not passed_on,
         }
 

@@ -33,6 +33,10 @@ STATUSES = {
 }
 """What to do about other states, by exit status; these are those of `srunbook.signals`."""
 
+WARNED = (
+    "the signal of --signal ended the script or the program: leave out B: if the program listens to it; with B: the "
+    "script needs a trap, and srun ... & before a wait"
+)
 NEVER_STARTED = (
     "no rank printed a start line, so more time may not help: the ranks may wait for each other. Check the address "
     "and port where they meet, and the network: srunbook explain {job}"
@@ -108,6 +112,8 @@ def _hint(job: str, rows: Sequence[SacctRow], logs: Logs) -> str:
         hint = NEVER_STARTED
     elif state:
         hint = STATES[state]
+    elif any(row.ending in ("FAILED 0:10", "FAILED 0:12") for row in rows):  # SIGUSR1, SIGUSR2
+        hint = WARNED
     elif len(logs.lines) == 1:
         hint = f"all that the log says: {logs.lines[0]}"
     else:
