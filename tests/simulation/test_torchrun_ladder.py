@@ -118,6 +118,58 @@ def test_batch_that_does_not_divide(one: Training, run: Run) -> None:
     assert training.losses == pytest.approx(one.losses, rel=0.1)
 
 
+RECURRENT = """
+import torch, torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+rank, world_size = dist.get_rank(), dist.get_world_size()
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+series = torch.randn(17, 4, 1)  # [time, batch, features]
+model = nn.parallel.DistributedDataParallel(nn.RNN(1, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+state = None
+for step in range(4):
+    x, y = series[4 * step : 4 * step + 4], series[4 * step + 1 : 4 * step + 5]
+    numbers = y.numel()
+    x, y = (part[:, rank::world_size] for part in (x, y))
+    guess, state = model(x, state)
+    state = state.detach()
+    loss = ((guess - y) ** 2).sum() / numbers
+    optimizer.zero_grad()
+    (world_size * loss).backward()
+    optimizer.step()
+    dist.all_reduce(loss.detach())
+    if rank == 0:
+        print(f"loss {loss.item():.9f}", flush=True)
+del model
+dist.destroy_process_group()
+"""
+"""A recurrent model that carries its state from step to step, with batches divided as the page says."""
+
+
+@pytest.mark.parametrize(
+    ("share", "agree"),
+    [
+        ("[:, rank::world_size]", [True, True, True, True]),
+        ("[rank::world_size]", [False, False, False, False]),
+        ("[:, (rank + step) % world_size :: world_size]", [True, False, False, False]),
+    ],
+    ids=["columns", "rows, which are steps in time", "columns with the state of others"],
+)
+def test_share_of_a_batch_with_time_first(share: str, agree: list[bool], run: Run, tmp_path: Path) -> None:
+    """With [time, batch], two processes compute what one does if each keeps its columns and carries their state."""
+    program = tmp_path / "recurrent.py"
+    program.write_text(RECURRENT, encoding="utf-8")
+    alone = run(str(program), 1)
+    training = run(str(program), 2, edit=("[:, rank::world_size]", share))
+
+    assert training.statuses == [0, 0], training.text
+    pairs = zip(training.losses, alone.losses, strict=True)
+    assert [found == pytest.approx(loss, rel=1e-8) for found, loss in pairs] == agree
+
+
 def test_samples_that_do_not_divide() -> None:
     """10 samples for 4 processes become 12, whatever the loader drops, or 8 where the sampler drops the rest."""
 
