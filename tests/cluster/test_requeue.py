@@ -149,7 +149,7 @@ def test_members_of_an_array_train_their_own_models(
     options = "--parsable --array=0-1 --output=%A_%a.out"
     array = as_user("bash", "-c", f"cd {inside} && sbatch {options} {case.script.name}").strip()
     logs = [folder / f"{array}_{member}.out" for member in (0, 1)]
-    for member, log in enumerate(logs):  # singleton starts the second when the first has left its nodes
+    for member, log in enumerate(logs):
         until(lambda log=log: log.exists() and case.begun in log.read_text(encoding="utf-8"))
         as_user("scancel", "--signal=USR1", f"{array}_{member}")
     cluster.await_job(slurm, array)
