@@ -1,21 +1,14 @@
-"""The Lightning guide on a real Slurm: jobs of several sizes from one folder, and their comparison.
-
-`pytest tests/cluster/test_lightning.py --record` renews the recording of benchmark.py.
-"""
+"""The Lightning guide on a real Slurm: jobs of several sizes from one folder, and their comparison."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import platform
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_files import Recording, read_recording, recording_path, write_recording
+from recording_files import read_recording, recording_path
 from support.proof import Proof
 from support.published import stage
 
@@ -25,7 +18,6 @@ from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "lightning"
-BENCHMARK = ROOT / "examples" / "lightning" / "full" / "benchmark.py"
 
 
 SIZES = {"single_gpu": (1, 219), "multi_gpu": (4, 55), "multi_node_multi_gpu": (8, 28)}
@@ -75,12 +67,7 @@ def test_script_runs_as_published(
 
 
 @pytest.mark.full
-def test_comparison(
-    slurm: State,
-    as_user: Callable[..., str],
-    compared: Any,
-    request: pytest.FixtureRequest,
-) -> None:
+def test_comparison(slurm: State, as_user: Callable[..., str], compared: Any) -> None:
     """The program benchmark.py makes a table of what the jobs on 1, 4 and 8 processes left."""
     inside, _ = compared
     command = "python benchmark.py --output_dir outputs"
@@ -89,16 +76,3 @@ def test_comparison(
 
     assert [row[2] for row in ROW.findall(printed)] == ["1", "4", "8"], printed
     assert {"benchmark.json", "benchmark.png"} <= {path.name for path in folder.iterdir()}
-    if slurm.specification.slurm != "22.05":
-        return
-    sha256 = hashlib.sha256(BENCHMARK.read_bytes()).hexdigest()
-    if request.config.getoption("--record"):
-        versions = {"slurm": slurm.root["slurm"], "python": platform.python_version()}
-        versions |= {name: importlib.metadata.version(name) for name in ("torch", "lightning")}
-        date = datetime.now(UTC).date().isoformat()
-        lines = tuple(printed.splitlines())
-        write_recording(recording_path(BENCHMARK), Recording(command, "process", date, sha256, lines, 0, versions))
-    recording = read_recording(recording_path(BENCHMARK))
-    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
-    assert (recording.source_sha256, recording.command) == (sha256, command), again
-    assert ROW.findall("\n".join(recording.output)) == ROW.findall(printed), again

@@ -182,6 +182,20 @@ def test_files_agree_with_logs(two_ranks: Outcome) -> None:
         assert log.splitlines() == output["stdout"].splitlines()
 
 
+def test_traceback_is_in_the_log(tasks: Tasks) -> None:
+    """The log of a rank that crashes ends with the reason."""
+    code = (
+        "import torch\n"
+        "def crash(*_, **__): raise RuntimeError('the reason')\n"
+        "if e['SLURM_PROCID'] == '1': torch.optim.Adam = crash\n"
+    )
+    outcome = tasks(2, *SMALL, before=code)
+
+    assert outcome.statuses == [1, 1], outcome.text
+    assert "RuntimeError: the reason" in outcome.ranks[1]["stderr"]
+    assert (outcome.folder / "rank_1.log").read_text().endswith("RuntimeError: the reason\n")
+
+
 # Resume --------------------------------------------------------------------------------------------------------------
 
 
@@ -238,6 +252,14 @@ def test_bad_input_is_said_by_one_rank(case: str, tasks: Tasks) -> None:
 
     assert message in outcome.refusal
     assert not (outcome.folder / "metrics.csv").exists()
+
+
+def test_wrong_option_is_said_by_each_rank(tasks: Tasks) -> None:
+    """Whichever rank ends first, and lets srun end the others, has said in one line what is wrong."""
+    outcome = tasks(2, "--days=a week")
+    line = "train_traffic.py: error: argument --days: invalid int value: 'a week'\n"
+
+    assert [(rank["status"], rank["stdout"], rank["stderr"]) for rank in outcome.ranks] == [(2, "", line)] * 2
 
 
 def test_results_are_not_overwritten(alone: Outcome, tasks: Tasks) -> None:

@@ -329,7 +329,6 @@ def test_every_test_image_is_counted_once(one_process: Outcome, ranks: Ranks) ->
 BAD: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "missing data": (["--dataset=mnist", "--data-dir=nowhere"], {}, "nowhere has no train-images-idx3-ubyte and no"),
     "batch of more than all": (["--batch-size=5000"], {}, "--batch-size 5000 is more than the 1438 images to train on"),
-    "learning rate": (["--learning-rate=nan"], {}, "argument --learning-rate: nan: give more than 0"),
     "workers": (["--num-workers=-1"], {}, "--num-workers -1: give 0 or more"),
     "device": (["--device=cuda"], {}, "sees no GPU on node0; install a CUDA build of PyTorch and ask Slurm for GPUs"),
     "no torchrun": (
@@ -364,6 +363,14 @@ def test_bad_input_is_said_by_one_rank(case: str, ranks: Ranks) -> None:
 
     assert message in outcome.refusal
     assert not outcome.folder.exists() or not list(outcome.folder.iterdir())
+
+
+def test_wrong_option_is_said_by_each_rank(ranks: Ranks) -> None:
+    """Whichever rank ends first, and lets torchrun end the others, has said in one line what is wrong."""
+    outcome = ranks("train_distributed.py", "--learning-rate=nan", processes=2)
+    line = "train_distributed.py: error: argument --learning-rate: nan: give more than 0\n"
+
+    assert [(rank["status"], rank["stdout"], rank["stderr"]) for rank in outcome.ranks] == [(2, "", line)] * 2
 
 
 def test_what_is_said_before_the_first_step(ranks: Ranks) -> None:

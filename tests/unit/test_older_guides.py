@@ -115,7 +115,7 @@ def test_a_suspected_firewall_can_be_tested() -> None:
 def test_columns_of_metrics_are_explained() -> None:
     """Each column of the gloo guide's metrics.csv has its row on the page."""
     program = (ROOT / "examples" / "gloo_ddp" / "full" / "train_traffic.py").read_text(encoding="utf-8")
-    columns = re.findall(r"\w+", program.split("METRICS = (")[1].split(")")[0])
+    columns = "".join(re.findall(r'^METRICS \+?= "(.*)"$', program, re.MULTILINE)).split(",")
     page = (ROOT / "docs" / "guides" / "gloo-ddp" / "full.md").read_text(encoding="utf-8")
     section = page.split("(gloo-ddp-metrics)=")[1].split("(gloo-ddp-verify)=")[0]
 

@@ -11,6 +11,7 @@ srun starts one task for each rank; torchrun is not needed. Needs traffic_data.p
 import argparse
 import hashlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -29,11 +30,14 @@ from torch.profiler import profile, record_function, schedule
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from traffic_data import STEPS, TrafficNet, cached_speeds, last_values, losses, prepare_speeds, read_hdf5
 
-METRICS = (
-    "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,"
-    "data_load_time_sec,compute_time_sec,gpu_util_avg,cpu_util_avg"
-)
+METRICS = "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,"
+METRICS += "data_load_time_sec,compute_time_sec,gpu_util_avg,cpu_util_avg"
 TIMINGS = "rank,host,epoch,data_load_time_sec,compute_time_sec,all_reduce_time_sec,epoch_time_sec"
+
+
+def say(line, stream=None):  # on stdout, and in the log of this rank, which main opens
+    print(line, file=stream, flush=True)
+    logging.info(line)
 
 
 def join(timeout):
@@ -64,7 +68,7 @@ def join(timeout):
 def fail(problem):
     """End all ranks with status 2, and let rank 0 say why. All ranks call this: none is left waiting for another."""
     if dist.get_rank() == 0:
-        print(f"error: {problem}", file=sys.stderr, flush=True)
+        say(f"error: {problem}", sys.stderr)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # srun terminates the rest when the first has failed
     dist.barrier()
     sys.exit(2)
@@ -132,8 +136,7 @@ def note_and_average(ready, bucket):
 def train_epoch(ddp, optimizer, loader, steps, ready, profiler):
     """Train; return the mean loss of all ranks, and this rank's seconds of loading, computing and waiting."""
     scale = ddp.module.scale
-    sums = torch.zeros(2, dtype=torch.float64, device=scale.device)
-    spent = torch.zeros(3, dtype=torch.float64)
+    sums, spent = torch.zeros(2, dtype=torch.float64, device=scale.device), torch.zeros(3, dtype=torch.float64)
     batches, done = iter(loader), perf_counter()
     for _ in range(steps):
         before = done
@@ -175,8 +178,7 @@ def evaluate(forecast, loader, scale):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Train a forecaster of road speeds with DDP.")
-    parser.error = lambda problem: (join(timeout=600), fail(problem))  # all ranks have read the same options
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS)  # with a wrong option, each rank would print it
     job = os.environ.get("SLURM_JOB_ID")
     option = parser.add_argument
     option("--epochs", type=int, default=10)
@@ -193,23 +195,21 @@ def main():
     option("--double", action="store_true", help="compute in float64, to compare numbers of ranks")
     option("--timeout", type=float, default=600, help="seconds to wait for a lost rank")
     settings = parser.parse_args()
-    for name, value in vars(settings).items():
-        if type(value) in (int, float) and not 0 < value < float("inf"):
-            parser.error(f"--{name.replace('_', '-')} {value}: give more than 0")
 
     device = join(settings.timeout)
+    for name, value in vars(settings).items():
+        if type(value) in (int, float) and not 0 < value < float("inf"):
+            fail(f"--{name.replace('_', '-')} {value}: give more than 0")
     rank, world, backend = dist.get_rank(), dist.get_world_size(), dist.get_backend()
-    say_once = print if rank == 0 else lambda _: None
+    say_once = say if rank == 0 else lambda _: None
     folder, epochs, batch = settings.results, settings.epochs, settings.batch_size
     on_rank_0("--results", prepare, folder, settings.resume)
-    log = (folder / f"rank_{rank}.log").open("a", encoding="utf-8", buffering=1)
-    for stream in (sys.stdout, sys.stderr):  # from here on the log gets everything as well, tracebacks included
-        stream.write = lambda text, write=stream.write: log.write(text) and write(text)
+    logging.basicConfig(filename=folder / f"rank_{rank}.log", format="%(message)s", level="INFO", force=True)
     host, hosts = os.environ.get("SLURMD_NODENAME") or os.uname().nodename, [None] * world
     dist.all_gather_object(hosts, host)
     place = f"host={host} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} device={device} backend={backend}"
     job = f" job={job}" if job else ""
-    print(f"rank {rank}/{world} start {place} framework=torch-{torch.__version__}{job} epochs={epochs}")
+    say(f"rank {rank}/{world} start {place} framework=torch-{torch.__version__}{job} epochs={epochs}")
     say_once(f"DDP on {world} ranks on {len(set(hosts))} nodes, backend {backend}, rank 0 on {host}")
 
     torch.set_default_dtype(torch.float64 if settings.double else torch.float32)
@@ -235,8 +235,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     # DDP groups the gradients differently at its first step, and sums of floats depend on the grouping. One pass that
     # is thrown away makes the first step after a resume like any other: it has the same bits as without the break.
-    past, ahead, _ = train[[0]]
-    ddp(past.to(device), ahead.to(device)).sum().backward()
+    ddp(*(part.to(device) for part in train[[0]][:2])).sum().backward()
     count = sum(part.numel() for part in model.parameters())
     say_once(f"speeds: {source}; {usual.shape[1]} sensors, {len(train)} windows to train on; {count} parameters")
 
@@ -282,7 +281,7 @@ def main():
 
     digest = hashlib.sha256(b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values()))
     ended = f"steps={steps * (len(metrics) - first)} loss={float(metrics[-1].split(',')[1]):.4f}"
-    print(f"rank {rank}/{world} end {ended} params={digest.hexdigest()[:12]}")
+    say(f"rank {rank}/{world} end {ended} params={digest.hexdigest()[:12]}")
 
 
 if __name__ == "__main__":
@@ -291,6 +290,9 @@ if __name__ == "__main__":
         main()
     except SystemExit as end:
         status = end.code
+    except Exception:
+        logging.info("This rank has failed:", exc_info=True)  # in its log, too
+        raise
     if dist.is_initialized():  # the model is gone by now: with it here, a thread of gloo might abort the process
         dist.destroy_process_group()
     sys.exit(status)

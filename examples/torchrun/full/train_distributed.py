@@ -12,7 +12,6 @@ Needs processes.py and image_data.py beside it.
 
 import argparse
 import hashlib
-import os
 import time
 import zipfile
 from pathlib import Path
@@ -218,9 +217,7 @@ def count(text):
 
 
 def options(description):
-    parser = argparse.ArgumentParser(description=description)
-    if "RANK" in os.environ:  # one process says what is wrong, and all end
-        parser.error = lambda message: (dist.init_process_group("gloo"), check(False, message))
+    parser = argparse.ArgumentParser(description=description, usage=argparse.SUPPRESS)  # each rank would print it
     parser.add_argument("--epochs", type=count, default=10)
     parser.add_argument("--batch-size", type=count, default=64, help="of all processes together")
     parser.add_argument("--learning-rate", type=positive, default=0.05)
@@ -252,4 +249,5 @@ def main():
 
 if __name__ == "__main__":
     main()
-    dist.destroy_process_group()
+    if dist.is_initialized():  # not after --help
+        dist.destroy_process_group()

@@ -145,4 +145,5 @@ def main():
 
 if __name__ == "__main__":
     main()
-    dist.destroy_process_group()
+    if dist.is_initialized():  # not after --help
+        dist.destroy_process_group()

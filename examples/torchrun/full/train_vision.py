@@ -129,4 +129,5 @@ def main():
 
 if __name__ == "__main__":
     main()
-    dist.destroy_process_group()
+    if dist.is_initialized():  # not after --help
+        dist.destroy_process_group()
