@@ -216,7 +216,7 @@ def main():
     wanted = (read_hdf5, settings.data) if settings.data else (cached_speeds, settings.data_dir, settings.days)
     mph, times, source = on_rank_0("--data-dir", *wanted)
     train, validation, usual = prepare_speeds(mph, times)
-    share = max(1, round(batch / world))
+    share = max(1, batch // world)
     if share * world > len(train):
         fail(f"--batch-size {batch}: {world} ranks would take {share} windows each, of only {len(train)}: give fewer")
     if batch % world:

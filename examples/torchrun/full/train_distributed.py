@@ -105,7 +105,7 @@ def prepare(settings, build):
     device = setup_distributed(settings.device, settings.timeout)
     images, test_images, classes = from_rank_0(lambda: DATASETS[settings.dataset](settings.data_dir))
     world, wanted, number = dist.get_world_size(), settings.batch_size, len(images)
-    share = max(1, round(wanted / world))  # of a batch, for each process: the nearest, where it does not divide
+    share = max(1, wanted // world)  # of a batch, for each process: the largest equal share
     check(world <= number, f"{world} processes for {number} images to train on: start fewer")
     check(share * world <= number, f"--batch-size {wanted} is more than the {number} images to train on: give fewer")
     check(settings.num_workers >= 0, f"--num-workers {settings.num_workers}: give 0 or more")
