@@ -124,6 +124,8 @@ def main():
     together = int(asked)
     if HEADS % together:
         refuse(f"{HEADS} heads do not divide among {together} ranks")
+    if CONTEXT % together:
+        refuse(f"{CONTEXT} characters do not divide among {together} ranks")
     groups = world_size // together
     mesh = init_device_mesh(device.type, (groups, together), mesh_dim_names=("shard", "tensor"))
     group = mesh["shard"].get_local_rank()
@@ -131,6 +133,8 @@ def main():
     torch.manual_seed(0)
     with torch.device("meta"):  # shapes without memory
         model = gpt()
+    if len([*model.parameters()]) < len([*model.named_parameters(remove_duplicate=False)]):
+        refuse("a tied parameter would become two: tie it right after parallelize_module")
     parallelize_module(model, mesh["tensor"], OUTER)
     for layer in model:
         if isinstance(layer, Block):

@@ -117,9 +117,13 @@ class Training(lightning.LightningModule):
         together = mesh["tensor_parallel"].size()
         if HEADS % together:
             refuse(f"{HEADS} heads do not divide among {together} ranks")
+        if CONTEXT % together:
+            refuse(f"{CONTEXT} characters do not divide among {together} ranks")
         torch.manual_seed(0)
         with torch.device("meta"):  # shapes without memory
             model = gpt()
+        if len([*model.parameters()]) < len([*model.named_parameters(remove_duplicate=False)]):
+            refuse("a tied parameter would become two: tie it right after parallelize_module")
         parallelize_module(model, mesh["tensor_parallel"], OUTER)
         for layer in model:
             if isinstance(layer, Block):

@@ -95,11 +95,16 @@ def main():
         print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
     if world_size > LAYERS:
         refuse(f"{LAYERS} blocks are too few for {world_size} stages")
+    if BATCH_SIZE % PIECES:
+        refuse(f"{BATCH_SIZE} sequences do not divide into {PIECES} pieces")
     first, last = rank == 0, rank == world_size - 1
     cuts = [0, *(1 + LAYERS * stage // world_size for stage in range(1, world_size)), LAYERS + 3]
 
     torch.manual_seed(0)
-    model = gpt()[cuts[rank] : cuts[rank + 1]].to(device)  # the names stay those of the whole model
+    model = gpt()
+    if len([*model.parameters()]) < len([*model.named_parameters(remove_duplicate=False)]):
+        refuse("two stages cannot share a tied parameter")
+    model = model[cuts[rank] : cuts[rank + 1]].to(device)  # the names stay those of the whole model
     schedule = Schedule1F1B(PipelineStage(model, rank, world_size, device), PIECES, loss_of)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 

@@ -116,10 +116,14 @@ def main():
         print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
     if HEADS % world_size:
         refuse(f"{HEADS} heads do not divide among {world_size} ranks")
+    if CONTEXT % world_size:
+        refuse(f"{CONTEXT} characters do not divide among {world_size} ranks")
     mesh = init_device_mesh(device.type, (world_size,))
 
     torch.manual_seed(0)
     model = gpt().to(device)
+    if len([*model.parameters()]) < len([*model.named_parameters(remove_duplicate=False)]):
+        refuse("a tied parameter would become two: tie it right after parallelize_module")
     parallelize_module(model, mesh, OUTER)
     for layer in model:
         if isinstance(layer, Block):

@@ -15,7 +15,18 @@ from support import forked
 from support.comparing import LOSS, RANK_LINE
 from support.effects import EVERY_PIECE, KEEP_WHOLE, LOCAL_NORM, step_of
 from support.held_bytes import held
-from support.one_oracle import EXACT, FEWER_STEPS, IMPORTED, PROGRAMS, STEPS, Training, difference, train
+from support.one_oracle import (
+    EXACT,
+    FEWER_STEPS,
+    IMPORTED,
+    PROGRAMS,
+    STEPS,
+    TIED,
+    TIED_LATER,
+    Training,
+    difference,
+    train,
+)
 from support.saved_bytes import predicted_bytes, saved_bytes
 
 from srunbook import memory
@@ -104,6 +115,34 @@ def test_oracle_sees(wrong: str, one: Training, run: Train) -> None:
 
     assert not found.within(1000 * EXACT, 1000 * EXACT)
     assert found.parameters > 1000 * EXACT
+
+
+UNCHECKED = {"if len([*model.parameters()]) <": "if False and len([*model.parameters()]) <"}
+
+
+@pytest.fixture(scope="module")
+def tied(run: Train) -> Training:
+    """Train one process whose last layer shares its weights with the first."""
+    return run("ddp.py", 1, 1, edits=TIED)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "processes", "edits", "same"),
+    [
+        ("tensor_parallel.py", 1, 2, TIED | UNCHECKED, False),
+        ("tensor_parallel.py", 1, 2, TIED_LATER, True),
+        ("pipeline.py", 1, 2, TIED | UNCHECKED, False),
+        pytest.param("fsdp_tp.py", 2, 2, TIED | UNCHECKED, False, marks=FULL),
+        pytest.param("fsdp_tp.py", 2, 2, TIED | UNCHECKED | TIED_LATER, True, marks=FULL),
+    ],
+)
+def test_tied_parameters_become_two(
+    name: str, nodes: int, processes: int, edits: dict[str, str], same: bool, tied: Training, run: Train
+) -> None:
+    """Without their check, programs train another model if parameters are tied, but not if these are tied later."""
+    found = difference(run(name, nodes, processes, edits=edits), tied)
+
+    assert found.within(EXACT, EXACT) if same else not found.within(1000 * EXACT, 1000 * EXACT)
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
@@ -198,21 +237,29 @@ def test_context_parallel_of_torch_knows_gpus_only(ranks: forked.Forked) -> None
 
 # Bad input ------------------------------------------------------------------------------------------------------------
 
-BAD = [
-    ("hsdp.py", 3, (2,), "3 ranks do not divide into groups of 2, only of 1, 3"),
-    ("tensor_parallel.py", 3, (), "4 heads do not divide among 3 ranks"),
-    ("fsdp_tp.py", 2, ("two",), "2 ranks do not divide into groups of two, only of 1, 2"),
-    ("pipeline.py", 5, (), "4 blocks are too few for 5 stages"),
-    ("context_parallel.py", 3, (), "32 characters do not divide among 3 ranks"),
+LONGER = {"CONTEXT = 32 ": "CONTEXT = 33 "}
+BECOMES_TWO = "a tied parameter would become two: tie it right after parallelize_module"
+BAD: list[tuple[str, int, tuple[object, ...], dict[str, str], str]] = [
+    ("hsdp.py", 3, (2,), {}, "3 ranks do not divide into groups of 2, only of 1, 3"),
+    ("tensor_parallel.py", 3, (), {}, "4 heads do not divide among 3 ranks"),
+    ("tensor_parallel.py", 2, (), LONGER, "33 characters do not divide among 2 ranks"),
+    ("tensor_parallel.py", 2, (), TIED, BECOMES_TWO),
+    ("fsdp_tp.py", 2, ("two",), {}, "2 ranks do not divide into groups of two, only of 1, 2"),
+    ("fsdp_tp.py", 2, (2,), LONGER, "33 characters do not divide among 2 ranks"),
+    ("fsdp_tp.py", 2, (2,), TIED, BECOMES_TWO),
+    ("pipeline.py", 5, (), {}, "4 blocks are too few for 5 stages"),
+    ("pipeline.py", 2, (), {"BATCH_SIZE = 32 ": "BATCH_SIZE = 30 "}, "30 sequences do not divide into 8 pieces"),
+    ("pipeline.py", 2, (), TIED, "two stages cannot share a tied parameter"),
+    ("context_parallel.py", 3, (), {}, "32 characters do not divide among 3 ranks"),
 ]
 
 
-@pytest.mark.parametrize(("name", "processes", "arguments", "said"), BAD)
+@pytest.mark.parametrize(("name", "processes", "arguments", "edits", "said"), BAD)
 def test_bad_input_ends_all_ranks(
-    name: str, processes: int, arguments: tuple[object, ...], said: str, run: Train
+    name: str, processes: int, arguments: tuple[object, ...], edits: dict[str, str], said: str, run: Train
 ) -> None:
     """A layout that does not work out is refused in one line, by one rank, before anything is written."""
-    training = run(name, 1, processes, *arguments)
+    training = run(name, 1, processes, *arguments, edits=edits)
 
     assert training.statuses == [2] * processes, training.text
     assert [line for line in training.text.splitlines() if "rank " not in line and line] == [f"error: {said}"]

@@ -12,7 +12,7 @@ import pytest
 from support import forked
 from support.accidents import signal_at_import
 from support.continued import SAVED, read, write
-from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, Training, difference, train
+from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, TIED, TIED_LATER, Training, difference, train
 from support.programs import stand_ins
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,18 @@ def test_another_layout_continues(one: Training, ranks: forked.Forked, tmp_path:
 
     assert "resumed after step 10" in found.text
     assert difference(found, one).within(EXACT, EXACT)
+
+
+@FULL
+def test_tied_model_continues_where_it_is_tied(ranks: forked.Forked, tmp_path: Path) -> None:
+    """Tensor parallelism reads the checkpoint of a tied model if it ties the parameters as well."""
+    one = train(ranks, PROGRAMS / "ddp.py", 1, 1, edits=TIED)
+    write(ranks, ("fsdp.py", 1, 2), tmp_path, TIED)
+    tensor = ("tensor_parallel.py", 1, 2)
+
+    assert difference(read(ranks, tensor, tmp_path, one, TIED_LATER), one).within(EXACT, EXACT)
+    with pytest.raises(AssertionError, match=r"Missing key in checkpoint state_dict: optimizer.state.6.weight"):
+        read(ranks, tensor, tmp_path, one)
 
 
 # A run that dies, and one that is stopped -----------------------------------------------------------------------------

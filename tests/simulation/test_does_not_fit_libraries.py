@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import forked
 from support.held_bytes import held
-from support.one_oracle import EXACT, FEWER_STEPS, IMPORTED, STEPS, Training, difference, train
+from support.one_oracle import EXACT, FEWER_STEPS, IMPORTED, STEPS, TIED, Training, difference, train
 
 from srunbook import memory
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -214,12 +214,20 @@ def test_one_process_is_refused(run: Train) -> None:
     assert quoted("trainer.md", "Using fsdp only works in distributed training.", run(TRAINER, 1, 1, before=lone))
 
 
-def test_heads_that_do_not_divide(run: Train) -> None:
+@pytest.mark.parametrize(
+    ("processes", "edits", "message"),
+    [
+        (3, {}, "error: 4 heads do not divide among 3 ranks"),
+        (2, {"CONTEXT = 32 ": "CONTEXT = 33 "}, "error: 33 characters do not divide among 2 ranks"),
+        (2, TIED, "error: a tied parameter would become two: tie it right after parallelize_module"),
+    ],
+)
+def test_model_that_cannot_be_divided(processes: int, edits: dict[str, str], message: str, run: Train) -> None:
     """All ranks of Lightning end, and one of them says why."""
-    training = run(LIGHTNING, 1, 3)
+    training = run(LIGHTNING, 1, processes, edits=edits)
 
-    assert quoted("lightning.md", "error: 4 heads do not divide among 3 ranks", training)
-    assert training.text.count("error: 4 heads") == 1
+    assert quoted("lightning.md", message, training)
+    assert training.text.count("error: ") == 1
 
 
 @FULL

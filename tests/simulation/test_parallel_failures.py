@@ -57,6 +57,7 @@ BROKEN = [
         ("in get_model_state_dict", "Timed out waiting 3000ms for (recv|send) operation"),
         1,
     ),
+    Case("parallel-unequal-parts/broken.py", (r"op\.preamble\.length <= op\.nbytes\. 48 vs 32",), 128 + signal.SIGABRT),
     Case("parallel-view-inplace/broken.py", ("Output 0 of RegisterPostBackwardFunction is a view",), 1),
     Case("parallel-wrapping-order/broken.py", ("TypeError: Invariant encountered: value was None when",), 1),
 ]
@@ -80,6 +81,7 @@ FIXED = [
     Case("parallel-other-mesh/fixed.py", ("rank [01]: the same weights: True",)),
     Case("parallel-stage-shapes/fixed.py", ("rank 0: layers 0 to 1", "rank 1: layers 2 to 3")),
     Case("parallel-state-dict-one-rank/fixed.py", (r"saved: .*'weight': \(8, 8\)",)),
+    Case("parallel-unequal-parts/fixed.py", ("rank [01]: 6 characters",)),
     Case("parallel-view-inplace/fixed.py", (r"rank [01]: gradient of \(8, 8\)",)),
     Case("parallel-wrapping-order/fixed.py", ("rank [01]: .*DTensor",)),
 ]

@@ -34,8 +34,8 @@ IMPORTS = {
 
 LADDERS = """
 torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 90, requeue/resume 120, mixed_precision/ddp 80
-does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 147, requeue/resume 170, tensor_parallel/ddp 120, \
-fsdp_tp/tensor_parallel 137, pipeline/ddp 95, context_parallel/fsdp 111, less_memory/fsdp 105, \
+does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 147, requeue/resume 170, tensor_parallel/ddp 124, \
+fsdp_tp/tensor_parallel 141, pipeline/ddp 100, context_parallel/fsdp 111, less_memory/fsdp 105, \
 accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 112, \
 resume_jax/sharded_jax 136
 gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 87, timed/ddp_cpu 90

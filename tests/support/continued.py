@@ -36,22 +36,25 @@ IMPORT = """    import resume
 """
 
 
-def write(ranks: forked.Forked, layout: Layout, folder: Path) -> Training:
-    """Train the steps up to the checkpoint, and write it."""
+def write(ranks: forked.Forked, layout: Layout, folder: Path, edits: dict[str, str] | None = None) -> Training:
+    """Train the steps up to the checkpoint, and write it; the program may have some text replaced."""
     save = f"        if step == {SAVED}:\n            resume.save(model, optimizer, batches, step)\n"
     return train(
         ranks,
         PROGRAMS / layout[0],
         *layout[1:],
-        edits={LOOP: f"{IMPORT.format(str(folder))}{LOOP}", UPDATE: UPDATE + save},
+        edits=(edits or {}) | {LOOP: f"{IMPORT.format(str(folder))}{LOOP}", UPDATE: UPDATE + save},
         steps=SAVED,
     )
 
 
-def read(ranks: forked.Forked, layout: Layout, folder: Path, before: Training) -> Training:
+def read(
+    ranks: forked.Forked, layout: Layout, folder: Path, before: Training, edits: dict[str, str] | None = None
+) -> Training:
     """Train the steps after the checkpoint; return them behind the losses of those before."""
     load = f"{IMPORT.format(str(folder))}    done = resume.load(model, optimizer, batches)\n"
-    found = train(ranks, PROGRAMS / layout[0], *layout[1:], edits={LOOP: load + LOOP.replace("1,", "done + 1,")})
+    own = {LOOP: load + LOOP.replace("1,", "done + 1,")}
+    found = train(ranks, PROGRAMS / layout[0], *layout[1:], edits=(edits or {}) | own)
     assert not any(found.statuses), found.text
     assert len(found.losses) == STEPS - SAVED, found.text
     return replace(found, losses=before.losses[:SAVED] + found.losses)

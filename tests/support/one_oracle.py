@@ -32,6 +32,14 @@ EXACT = 1e-9
 IN_FULL = {"if step % 10 == 0": "if True", ":.6f}": ":.17g}"}
 """What is replaced in the text of each program of the guide."""
 
+LAST_LAYER = "nn.Linear(WIDTH, len(CHARACTERS), bias=False))\n"
+TIE = "    model[-1].weight = model[0].characters.weight\n"
+TIED = {"    return nn.Sequential(": "    model = nn.Sequential(", LAST_LAYER: f"{LAST_LAYER}{TIE}    return model\n"}
+"""What makes the last layer share its weights with the first."""
+
+TIED_LATER = {"OUTER)\n": f"OUTER)\n{TIE}"}
+"""What does so after `parallelize_module`."""
+
 ONE_PRECISION = """
 import torch
 import torch.distributed.fsdp as fsdp
