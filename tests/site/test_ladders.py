@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LONGEST_SCRIPT = 25
 """Lines of code of a guide's first job script."""
 
-LONGEST_REQUEUE = 31
+LONGEST_REQUEUE = 32
 """Lines of code of a job script that starts again after its time limit."""
 
 
@@ -33,15 +33,15 @@ IMPORTS = {
 """Packages that the rungs of a guide may import besides the standard library."""
 
 LADDERS = """
-torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 90, requeue/resume 120, mixed_precision/ddp 80
-does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 147, requeue/resume 170, tensor_parallel/ddp 124, \
+torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 92, requeue/resume 124, mixed_precision/ddp 80
+does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 149, requeue/resume 174, tensor_parallel/ddp 124, \
 fsdp_tp/tensor_parallel 141, pipeline/ddp 100, context_parallel/fsdp 111, less_memory/fsdp 105, \
-accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 112, \
-resume_jax/sharded_jax 136
-gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 87, timed/ddp_cpu 90
-jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 84, requeue/resume 100, \
+accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 113, \
+resume_jax/sharded_jax 139
+gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 89, timed/ddp_cpu 90
+jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 87, requeue/resume 106, \
 less_memory/data_parallel 85
-lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 86, less_memory/ddp 55
+lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 92, less_memory/ddp 55
 """
 """The programs of each guide: NAME/EARLIER, where a page shows it as a change of another, and its most lines."""
 
