@@ -45,6 +45,11 @@ def iterations(run: Any) -> set[str]:
     return {line.split(": ")[1].split(",")[0] for line in run.lines if "Epoch " in line}
 
 
+def spoken(line: str) -> bool:
+    """Tell whether the program itself says this line."""
+    return "Epoch " in line or "Training on" in line
+
+
 def test_one_process(reader: Any, commands: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One process makes 219 iterations of 32 samples in an epoch, and leaves what the page names, for benchmark.py."""
     run = reader.run(TRAIN, commands[0])
@@ -90,7 +95,17 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
     assert {one.steps for one in ends} == {110}
     assert len({one.params for one in ends}) == 1
     assert len(ends) == 4
-    reader.compare(TRAIN, run, lambda line: "Epoch " in line or "Training on" in line, LIGHTNING_EPOCH)
+    reader.compare(TRAIN, run, spoken, LIGHTNING_EPOCH)
+
+
+@pytest.mark.full
+def test_program_that_requeues(reader: Any) -> None:
+    """Without a signal, the program for jobs longer than their time limit prints what train.py prints."""
+    program = TRAIN.with_name("train_requeue.py")
+    run = reader.run(program, reader.commands(program)[1], beside=[TRAIN])
+
+    assert run.status == 0, run.text
+    reader.compare(program, run, spoken, LIGHTNING_EPOCH)
 
 
 # What it says when it cannot train ------------------------------------------------------------------------------------
