@@ -239,7 +239,6 @@ BAD = {
         ["--batch-size=5000"],
         "--batch-size 5000: 2 ranks would take 2500 windows each, of only 1589",
     ),
-    "share of more than all": (["--days=1", "--batch-size=207"], "2 ranks would take 104 windows each, of only 207"),
     "missing data": (["--data=nowhere.h5"], "cannot read --data nowhere.h5 as HDF5: "),
 }
 

@@ -235,7 +235,7 @@ def test_requeue_goes_on_with_other_ranks(ranks: Ranks, tmp_path: Path) -> None:
     assert stopped.statuses == [75, 75], stopped.text
     assert "Stopping after step 1: SIGUSR1" in stopped.text
     assert resumed.fingerprint
-    assert len(trained) == len(set(trained)) == 70 + 19 * 72  # all 1438
+    assert len(trained) == len(set(trained)) == 70 + 20 * 68  # of 1438: the last 8 make no batch
 
 
 @pytest.mark.parametrize(("save_every", "said"), [(50, "the loss of epoch 1 is nan"), (1, "after step 2, not all of")])
