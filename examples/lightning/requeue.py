@@ -26,7 +26,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 BATCH_SIZE = 64  # of all processes together
-RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
     RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = f"checkpoints/requeue-{RUN}"  # delete it to start over
@@ -52,12 +52,16 @@ class Classifier(lightning.LightningModule):
 
 class WholeFiles(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint, path, **_):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with Path(f"{path}.tmp").open("wb") as file:  # Lightning would write in $TMPDIR, and copy to another disk
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())  # on the disk before it gets its name
-        Path(file.name).replace(path)
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with Path(f"{path}.tmp").open("wb") as file:  # Lightning would write in $TMPDIR, and copy to another disk
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())  # on the disk before it gets its name
+            Path(file.name).replace(path)
+        except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a full disk
+            why = "make room if the disk is full, or let the other job end that saves here; then submit this one again"
+            raise SystemExit(f"error: cannot save {path}: {error!r}; {why}") from None
 
     def load_checkpoint(self, path, *arguments, **options):
         if not zipfile.is_zipfile(path) or zipfile.ZipFile(path).testzip():  # compares checksums: torch.load does not
@@ -113,6 +117,7 @@ def main():
         if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
             job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
         if job and shutil.which("scontrol"):
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
             subprocess.run(["scontrol", "requeue", job], check=True)
         else:  # outside of Slurm, or in a container without its commands
             print("saved; to continue, submit the job again")

@@ -185,8 +185,11 @@ SIGNAL = """\
 
 
 def test_requeue(one: Training, run: Run, tmp_path: Path) -> None:
-    """A signal to one process lets all end the epoch and stop; one requeue, and the losses of one without a break."""
-    commands = stand_ins(tmp_path, scontrol='echo "$@" >> requeued')
+    """A signal to one process lets all end the epoch and stop; one requeue, and the losses of one without a break.
+
+    A second signal reaches `scontrol`, and does not end it.
+    """
+    commands = stand_ins(tmp_path, scontrol='kill -USR1 $$; echo "$@" >> requeued')
     environ = {"PATH": f"{commands}:{os.environ['PATH']}"}
     stopped = run("requeue.py", 2, edits=[(STEP, SIGNAL + STEP)], **environ)
     asked = stopped.folder / "requeued"
@@ -221,13 +224,19 @@ def test_requeue_without_scontrol(run: Run) -> None:
 
 
 def test_jobs_of_other_names_keep_apart(one: Training, run: Run) -> None:
-    """In one folder, a job with another name, or another member of an array, begins its own training."""
-    first = run("requeue.py", 2)
-    other = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="other", SLURM_ARRAY_TASK_ID="3")
+    """In one folder, a job with another name, or another member of an array, begins its own training.
 
+    Here the first one has met a full disk, and says so in one line.
+    """
+    first = run("requeue.py", 2, edits=[('Path(f"{path}.tmp").open', 'Path("/dev/full").open')])
+    other = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="exp/1", SLURM_ARRAY_TASK_ID="3")
+
+    assert first.status == 1
+    assert "epoch=0-step=32.ckpt: RuntimeError(" in first.failure
+    assert "make room if the disk is full" in first.failure
     assert "resumed" not in other.text
     assert other.losses == pytest.approx(one.losses, rel=EXACT)
-    assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-other-3"}
+    assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-exp-1-3"}
 
 
 # Less memory ----------------------------------------------------------------------------------------------------------

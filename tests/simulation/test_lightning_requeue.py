@@ -89,11 +89,14 @@ def free_job() -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Give a way to start the tasks of one job, two by default, again and again, with a stand-in for scontrol."""
+    """Give a way to start the tasks of one job, two by default, again and again, with a stand-in for scontrol.
+
+    The stand-in is signalled as it starts.
+    """
     job = free_job()
     asked = tmp_path / "asked"
     asked.touch()
-    commands = stand_ins(tmp_path, scontrol=f'echo "$*" >> {asked}')
+    commands = stand_ins(tmp_path, scontrol=f'kill -USR1 $$; kill -TERM $$; echo "$*" >> {asked}')
 
     def run(
         *options: str,

@@ -114,12 +114,16 @@ class WholeFiles(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint, path, storage_options=None):  # noqa: ARG002
         beside = Path(f"{path}.tmp")
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())  # on the disk before it gets its name
-        beside.replace(path)
+        try:
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())  # on the disk before it gets its name
+            beside.replace(path)
+        except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a full disk
+            why = "make room if the disk is full, or let the other job end that saves here; then submit this one again"
+            raise SystemExit(f"error: cannot save {path}: {error!r}; {why}") from None
 
     def load_checkpoint(self, path, *arguments, **options):
         try:

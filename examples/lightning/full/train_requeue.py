@@ -90,6 +90,8 @@ class Requeue(Callback):
             if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
                 job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
             if agreed == signal.SIGUSR1 and job and shutil.which("scontrol"):
+                for number in (signal.SIGUSR1, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
                 subprocess.run(["scontrol", "requeue", job], check=True)
             elif agreed == signal.SIGUSR1 and job:  # in a container without Slurm's commands
                 print(f"saved; to continue, type on a login node: scontrol requeue {job}")
