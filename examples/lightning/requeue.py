@@ -108,7 +108,8 @@ def main():
     dataset = TensorDataset(patterns[labels] + 3 * torch.randn(2048, 256), labels)
     loader = DataLoader(dataset, share, shuffle=True, drop_last=True)
 
-    trainer.fit(Classifier(), loader, ckpt_path="last", weights_only=True)
+    last = Path(CHECKPOINTS, "last.ckpt")  # not ckpt_path="last": it takes the newest of last*.ckpt, also your copies
+    trainer.fit(Classifier(), loader, ckpt_path=last if last.exists() else None, weights_only=True)
     if not stopper.stop or trainer.current_epoch == trainer.max_epochs:
         print(f"{rank} end steps={trainer.global_step}")
     elif trainer.is_global_zero:

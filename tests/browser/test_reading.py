@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 PAGES = [
     "guides/torchrun/convert.html",
     "guides/jax-multinode/time-limit.html",
@@ -54,14 +51,13 @@ TALLEST = 7000
 """Pixels that a chapter of a guide may be high, in a window of 1400 pixels."""
 
 
-def test_chapters_are_not_too_long(open_page, site, page_names, pytestconfig):
-    """No chapter of a guide is higher than a reader scrolls: the eight largest files, with `--full` all."""
+def test_chapters_are_not_too_long(open_page, site, page_names):
+    """No chapter of a guide is higher than a reader scrolls."""
     chapters = [name for name in page_names if name.startswith("guides/")]
     assert len(chapters) > 40
-    largest = sorted(chapters, key=lambda name: -(SITE / name).stat().st_size)
     page = open_page("index.html", width=1400)
     heights = {}
-    for name in largest if pytestconfig.getoption("--full") else largest[:8]:
+    for name in chapters:
         assert page.goto(site + name).ok, name
         heights[name] = page.evaluate("document.documentElement.scrollHeight")
 

@@ -163,6 +163,7 @@ def test_resume_after_a_crash(one: Training, run: Run) -> None:
     """
     died = run("requeue.py", 2, edits=[("import os\n", f"{kill_in_save(6)}import os\n")])  # two files each epoch
     (died.folder / "hpc_ckpt_1.ckpt").write_bytes(b"of another job")
+    (died.folder / "checkpoints" / "requeue-simulation" / "last-good.ckpt").write_bytes(b"a copy")
     resumed = run("requeue.py", 2, folder=died.folder)
     flip_a_bit(died.folder / "checkpoints" / "requeue-simulation" / "last.ckpt")
     refused = run("requeue.py", 2, folder=died.folder)

@@ -41,7 +41,7 @@ resume_jax/sharded_jax 139
 gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 89, timed/ddp_cpu 90
 jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 87, requeue/resume 106, \
 less_memory/data_parallel 85
-lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 97, less_memory/ddp 55
+lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 98, less_memory/ddp 55
 """
 """The programs of each guide: NAME/EARLIER, where a page shows it as a change of another, and its most lines."""
 
