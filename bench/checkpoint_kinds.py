@@ -128,13 +128,15 @@ SEALED_DCP: Edits = (
 SEALED_ORBAX: Edits = (
     (
         'checkpointer = ocp.training.Checkpointer(Path("checkpoints").absolute())\n'
-        "done = checkpointer.latest.step if checkpointer.latest else 0\n",
-        "from jax.experimental import multihost_utils\n"
+        "seen = checkpointer.latest.step if checkpointer.latest else 0\n",
         f"{recipe()}\n"
         "newest = newest_whole() if jax.process_index() == 0 else None\n"
-        "done = int(multihost_utils.broadcast_one_to_all(np.int32(newest.name if newest else 0)))\n",
+        "seen = int(newest.name) if newest else 0\n",
     ),
-    ("checkpointer.load(abstract_state=state)", 'ocp.load((CHECKPOINTS / f"{done:06}" / "state").absolute(), state)'),
+    (
+        "checkpointer.load(done, abstract_state=state)",
+        'ocp.load((CHECKPOINTS / f"{done:06}" / "state").absolute(), state)',
+    ),
     (
         "    checkpointer.save(step, state)",
         '    folder = CHECKPOINTS / f"{step:06}"\n'

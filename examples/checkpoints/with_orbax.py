@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
@@ -34,9 +35,10 @@ def train(state):
 
 
 checkpointer = ocp.training.Checkpointer(Path("checkpoints").absolute())
-done = checkpointer.latest.step if checkpointer.latest else 0
+seen = checkpointer.latest.step if checkpointer.latest else 0
+done = int(multihost_utils.broadcast_one_to_all(seen))  # all resume after the step that process 0 sees
 if done:
-    state = checkpointer.load(abstract_state=state)  # laid out over the processes as state is now
+    state = checkpointer.load(done, abstract_state=state)  # laid out over the processes as state is now
 
 for step in range(done + 1, int(sys.argv[1]) + 1):
     state, loss = train(state)

@@ -7,11 +7,13 @@ Without --mesh, the model is divided among all devices. The trained model goes t
 """
 
 import argparse
+import fcntl
 import math
 import os
 import re
 import shutil
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +32,7 @@ WIDTH, HEADS, LAYERS = 64, 4, 4
 CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all devices together
 STEPS = 40
-RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
     RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"resume_jax-{RUN}").absolute()  # delete it to start over
@@ -91,19 +93,43 @@ def train_step(params, state, batch):
     return optax.apply_updates(params, updates), state, loss
 
 
+@contextmanager
+def saving(folder):
+    """End this process with one line if the disk is full, say."""
+    try:
+        yield
+    except Exception as error:
+        why = "make room there, or is another job saving here? Then submit the job again"
+        print(f"error: cannot save in {folder}: {error!r:.500}; {why}", file=sys.stderr, flush=True)
+        os._exit(1)  # at once; srun ends the others
+
+
 def kept():  # steps that have a checkpoint, newest first; one that is not complete has another name
-    return sorted((int(path.name) for path in CHECKPOINTS.glob("*") if path.name.isdigit()), reverse=True)
+    return sorted((int(path.name) for path in CHECKPOINTS.glob("*/") if path.name.isdigit()), reverse=True)
+
+
+@jax.jit
+def checksum(tree):  # the sum of all bytes; Orbax has none, and doesn't notice a changed byte
+    return sum(jax.lax.bitcast_convert_type(x, "uint8").sum(dtype="uint32") for x in jax.tree.leaves(tree))
 
 
 def load(state):
-    """Return the newest step that can be read and what it holds, divided as state is."""
-    steps = multihost_utils.broadcast_one_to_all(np.array([*kept(), 0, 0][:2]))  # those that process 0 sees
-    for step in steps[steps > 0]:
+    """Return the newest step that all processes can read and what it holds, divided as state is."""
+    seen = multihost_utils.process_allgather(np.array([*kept(), 0, 0][:2]))  # by each process
+    alone = ocp.Context()
+    alone.multiprocessing.active_processes = {jax.process_index()}  # don't wait for one that cannot read it
+    for step in [step for step in seen[0] if step and (seen == step).any(axis=1).all()]:
+        loaded, total, problem = state, -1, "bytes have changed, or another process cannot read it"
         try:
-            return step, ocp.load(CHECKPOINTS / str(step), abstract_state=state)
+            with alone:
+                loaded, total = ocp.load(CHECKPOINTS / str(step), abstract_state=(state, checksum(state)))
         except Exception as error:
-            print(f"checkpoint {step} cannot be read: {error!r:.200}", flush=True)
-    assert not steps.any(), "has the model changed? Undo that, or delete the checkpoints"
+            problem = f"{error!r:.200}"
+        if multihost_utils.process_allgather(np.array(int(checksum(loaded)) == int(total))).all():
+            return step, loaded
+        print(f"checkpoint {step} cannot be read: {problem}", flush=True)
+    if seen.any():
+        refuse(f"cannot read the checkpoints in {CHECKPOINTS}: has the model changed? Undo that, or delete them")
     return 0, state
 
 
@@ -140,6 +166,18 @@ def main():
     mesh = make_mesh(parser.parse_args().mesh)
     jax.set_mesh(mesh)  # which devices the names in a P stand for
 
+    if rank == 0:
+        with saving(CHECKPOINTS):
+            CHECKPOINTS.parent.mkdir(exist_ok=True)
+            lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)  # until this process ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"error: another job is training in {CHECKPOINTS}: wait for it", file=sys.stderr, flush=True)
+            os._exit(1)
+        except OSError:
+            pass  # a file system without locks
+
     params = gpt(mesh)
     state = OPTIMIZER.init(params)  # divided as the parameters are
 
@@ -160,14 +198,16 @@ def main():
         if step % 10 == 0:
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
-            ocp.save(CHECKPOINTS / str(step), (params, state), overwrite=True)  # a collective: every process calls it
-            for old in kept()[2:] if rank == 0 else []:
-                shutil.rmtree(CHECKPOINTS / str(old))
+            with saving(CHECKPOINTS):  # a collective: every process calls it
+                ocp.save(CHECKPOINTS / str(step), ((params, state), checksum((params, state))), overwrite=True)
+                for old in kept()[2:] if rank == 0 else []:
+                    shutil.rmtree(CHECKPOINTS / str(old))
 
     whole = multihost_utils.process_allgather(params, tiled=True)
     if rank == 0:
-        np.savez(f"model-{RUN}.tmp.npz", **whole)
-        Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
+        with saving(Path.cwd()):
+            np.savez(f"model-{RUN}.tmp.npz", **whole)
+            Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -61,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draws who owns which device and shard.")
     parser.add_argument("--output", type=Path, default=Path("owners.png"))
     output = parser.parse_args().output
+    output.parent.mkdir(parents=True, exist_ok=True)
 
     jax.distributed.initialize()
     rank, world = jax.process_index(), jax.process_count()

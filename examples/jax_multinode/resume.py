@@ -5,9 +5,11 @@ srunbook simulate --nodes 2 --ntasks-per-node 2 -- python resume.py  # four
 sbatch data_parallel.sbatch resume.py                                # two nodes
 """
 
+import fcntl
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -21,7 +23,7 @@ from orbax.checkpoint import v1 as ocp
 STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
-RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
     RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"resume-{RUN}").absolute()
@@ -39,19 +41,44 @@ def train_step(params, images, labels):
     return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradient), loss
 
 
+@contextmanager
+def saving(folder):
+    """End this process with one line if the disk is full, say."""
+    try:
+        yield
+    except Exception as error:
+        why = "make room there, or is another job saving here? Then submit the job again"
+        print(f"error: cannot save in {folder}: {error!r:.500}; {why}", file=sys.stderr, flush=True)
+        os._exit(1)  # at once; srun ends the others
+
+
 def kept():  # steps that have a checkpoint, newest first; one that is not complete has another name
-    return sorted((int(path.name) for path in CHECKPOINTS.glob("*") if path.name.isdigit()), reverse=True)
+    return sorted((int(path.name) for path in CHECKPOINTS.glob("*/") if path.name.isdigit()), reverse=True)
+
+
+@jax.jit
+def checksum(tree):  # the sum of all bytes; Orbax has none, and doesn't notice a changed byte
+    return sum(jax.lax.bitcast_convert_type(x, "uint8").sum(dtype="uint32") for x in jax.tree.leaves(tree))
 
 
 def load(params):
-    """Return the newest step that can be read and its parameters, laid out as params is."""
-    steps = multihost_utils.broadcast_one_to_all(np.array([*kept(), 0, 0][:2]))  # those that process 0 sees
-    for step in steps[steps > 0]:
+    """Return the newest step that all processes can read and its parameters, laid out as params is."""
+    seen = multihost_utils.process_allgather(np.array([*kept(), 0, 0][:2]))  # by each process
+    alone = ocp.Context()
+    alone.multiprocessing.active_processes = {jax.process_index()}  # don't wait for one that cannot read it
+    for step in [step for step in seen[0] if step and (seen == step).any(axis=1).all()]:
+        loaded, total, problem = params, -1, "bytes have changed, or another process cannot read it"
         try:
-            return step, ocp.load(CHECKPOINTS / str(step), abstract_state=params)
+            with alone:
+                loaded, total = ocp.load(CHECKPOINTS / str(step), abstract_state=(params, checksum(params)))
         except Exception as error:
-            print(f"checkpoint {step} cannot be read: {error!r:.200}", flush=True)
-    assert not steps.any(), "has the model changed? Undo that, or delete the checkpoints"
+            problem = f"{error!r:.200}"
+        if multihost_utils.process_allgather(np.array(int(checksum(loaded)) == int(total))).all():
+            return step, loaded
+        print(f"checkpoint {step} cannot be read: {problem}", flush=True)
+    if seen.any():
+        why = "has the model changed? Undo that, or delete them"
+        sys.exit(f"error: cannot read the checkpoints in {CHECKPOINTS}: {why}" if jax.process_index() == 0 else 1)
     return 0, params
 
 
@@ -70,6 +97,16 @@ def main():
         total = share * len(devices)
         print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
         print(f"saving in checkpoints/{CHECKPOINTS.name}: let no other job do so now", flush=True)
+        with saving(CHECKPOINTS):
+            CHECKPOINTS.parent.mkdir(exist_ok=True)
+            lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)  # until this process ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"error: another job is training in {CHECKPOINTS}: wait for it", file=sys.stderr, flush=True)
+            os._exit(1)
+        except OSError:
+            pass  # a file system without locks
         if own[0].platform == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
             print("warning: Slurm gave this job GPUs and JAX sees none: training on CPUs", flush=True)
 
@@ -99,13 +136,15 @@ def main():
         if step % 20 == 0:
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
-            ocp.save(CHECKPOINTS / str(step), params, overwrite=True)  # a collective: every process calls it
-            for old in kept()[2:] if rank == 0 else []:
-                shutil.rmtree(CHECKPOINTS / str(old))
+            with saving(CHECKPOINTS):  # a collective: every process calls it
+                ocp.save(CHECKPOINTS / str(step), (params, checksum(params)), overwrite=True)
+                for old in kept()[2:] if rank == 0 else []:
+                    shutil.rmtree(CHECKPOINTS / str(old))
 
     if rank == 0:
-        np.savez(f"model-{RUN}.tmp.npz", **params)
-        Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
+        with saving(Path.cwd()):
+            np.savez(f"model-{RUN}.tmp.npz", **params)
+            Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
     print(f"rank {rank}/{world_size} end", flush=True)
 
 

@@ -92,6 +92,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--output", type=Path, help="a .npz file for particles and observations")
     options = parser.parse_args()
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)  # now, not after the last step
     heights, counts = simulate(np.random.default_rng(2), RATE, MUTATION)
 
     with initialize_distributed() as info:

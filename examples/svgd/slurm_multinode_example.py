@@ -53,6 +53,12 @@ def parse() -> argparse.Namespace:
     for name in ("particles", "steps", "every", "loci"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: give 1 or more, as in --{name} 100")
+    if options.output:
+        try:  # now, not after the last step
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.with_suffix(".tmp.npz").open("ab").close()
+        except OSError as error:
+            parser.error(f"--output {options.output}: {error}")
     return options
 
 

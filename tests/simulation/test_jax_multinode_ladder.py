@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import programs
-from support.accidents import signal_at_import
+from support.accidents import flip_a_bit, signal_at_import
 from support.comparing import RANK_LINE, Mask
 
 from srunbook import simulate
@@ -111,12 +112,18 @@ HEARD = """\
 """
 """The last process gets a signal, and all wait until JAX has told them: its listener looks once a second."""
 
+READ = "abstract_state=(params, checksum(params))"
+
+UNREADABLE = f"abstract_state=params if jax.process_index() == 1 and step == 40 else {READ.partition('=')[2]}"
+"""Process 1 asks for something that checkpoint 40 doesn't hold."""
+
 
 def test_training_with_a_full_disk_and_a_stop_ends_with_the_bits_of_one_run(
     edited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, np.ndarray]
 ) -> None:
-    """A failed save ends all, a damaged checkpoint is passed over, and SIGUSR1 stops both after the same step."""
-    commands = programs.stand_ins(tmp_path, scontrol=f'echo "$@" "$SLURM_JOB_ID" >> {tmp_path}/called')
+    """A failed save ends all, what one process cannot read none does, and signals stop both after the same step."""
+    again = "kill -USR1 $$; kill -TERM $$"  # the job's next signals
+    commands = programs.stand_ins(tmp_path, scontrol=f'{again}; echo "$@" "$SLURM_JOB_ID" >> {tmp_path}/called')
     monkeypatch.setenv("PATH", str(commands), prepend=":")
     checkpoints = tmp_path / "checkpoints" / "resume-simulation"
 
@@ -127,35 +134,56 @@ def test_training_with_a_full_disk_and_a_stop_ends_with_the_bits_of_one_run(
         nodes=2,
     )
     left = sorted(path.name for path in checkpoints.iterdir() if path.name.isdigit())
-    (checkpoints / "40" / "state" / "manifest.ocdbt").write_bytes(b"")
-    continued = run(edited("resume.py"), nodes=2)
+    for name in ("99", "40.tar", "40-good"):  # what somebody else has put there
+        (checkpoints / name).touch()
+    continued = run(edited("resume.py", (READ, UNREADABLE)), nodes=2)
     (tmp_path / "model-simulation.npz").unlink()
     stopped = run(edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGUSR1") + SYNC)), nodes=2)
 
     assert failed.returncode != 0
+    assert "error: cannot save in" in failed.ranks[1].output
     assert "File too large" in failed.ranks[1].output
     assert "step 60: loss" in failed.output
     assert left == ["20", "40"]
-    assert continued.output.count("checkpoint 40 cannot be read") == 2
+    assert "checkpoint 40 cannot be read: bytes have changed, or another process" in continued.ranks[0].output
+    assert "checkpoint 40 cannot be read: ValueError" in continued.ranks[1].output
     assert continued.output.count("resumed after step 20") == 1
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["100", "40-good", "40.tar", "80", "99"]
     assert "resumed" not in stopped.output
     (step,) = re.findall(r"stopped after step (\d+): saved, back to the queue", stopped.output)
     assert not [*tmp_path.glob("model*.npz")]
     word, identity, same = (tmp_path / "called").read_text().split()
     assert (word, identity) == ("requeue", same)
 
+    saved = tmp_path / "checkpoints" / "requeue-simulation" / step
+    flip_a_bit(max(saved.rglob("d/*"), key=lambda path: path.stat().st_size))
     ended = run(edited("requeue.py"), nodes=2)
 
-    assert ended.output.count(f"resumed after step {step}\n") == 1
+    assert ended.output.count(f"checkpoint {step} cannot be read: bytes have changed") == 2
+    assert ended.output.count("resumed after step 60\n") == 1
     assert len((tmp_path / "called").read_text().splitlines()) == 1
     check_model(tmp_path, whole)
 
 
+def test_second_job_in_a_folder_ends_at_once(edited: Any, tmp_path: Path) -> None:
+    """While another process holds the lock, the program trains nothing."""
+    (tmp_path / "checkpoints").mkdir()
+    with (tmp_path / "checkpoints" / "resume-run.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run([sys.executable, edited("resume.py")], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert re.search(r"^error: another job is training in \S+: wait for it$", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr
+
+
 def test_scancel_saves_and_does_not_requeue(edited: Any) -> None:
-    """At SIGTERM a single process, too, saves and ends."""
-    result = run(edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGTERM") + SYNC)), nodes=1)
+    """At SIGTERM a single process, too, saves and ends; its job may have a name that a file can't have."""
+    program = edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGTERM") + SYNC))
+    result = run(program, nodes=1, env={"SLURM_JOB_NAME": "exp/1"})
 
     assert re.search(r"stopped after step \d+: saved$", result.output, re.MULTILINE)
+    assert "saving in checkpoints/requeue-exp-1:" in result.output
 
 
 def test_stop_without_scontrol_asks_to_submit_again(edited: Any, monkeypatch: pytest.MonkeyPatch) -> None:

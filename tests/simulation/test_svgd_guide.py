@@ -170,7 +170,7 @@ def test_by_hand_asks_for_srun() -> None:
 @pytest.mark.full
 def test_options_of_the_full_example(tmp_path: Path, reader: Reader) -> None:
     """Exchange, timing log and output are passed on; what it saved is drawn, with the mean that the run has said."""
-    log, saved, picture = (tmp_path / name for name in ("timing.jsonl", "particles.npz", "particles.png"))
+    log, saved, picture = (tmp_path / name for name in ("timing.jsonl", "missing/particles.npz", "particles.png"))
     given = [f"--timing-log={log}", f"--output={saved}", f"--checkpoint-dir={tmp_path / 'saved'}"]
     program = [sys.executable, str(EXAMPLES / "slurm_multinode_example.py")]
     result = simulate.run([*program, "--particles=21", "--loci=10", "--every=5", "--steps=10", *given], nodes=2)
@@ -204,6 +204,7 @@ def test_no_nccl_on_cpus() -> None:
     [
         ("--particles=0", "--particles 0: give 1 or more"),
         ("--step=2000", "unrecognized arguments: --step=2000"),
+        ("--output=/dev/null/particles.npz", "--output /dev/null/particles.npz: [Errno 17] File exists"),
     ],
 )
 def test_bad_options(option: str, message: str, reader: Reader) -> None:

@@ -227,6 +227,33 @@ def test_restart_and_damage(tmp_path):
         saved_run(tmp_path, 20)
 
 
+def test_what_another_process_cannot_read(saved, monkeypatch):
+    """A process that could read a checkpoint does not use it if another could not."""
+    both = {1: lambda steps: np.array([steps, steps]), 0: lambda _: np.array([True, False])}
+    gather = "srunbook.svgd.checkpoints.multihost_utils.process_allgather"
+    monkeypatch.setattr(gather, lambda mine: both[mine.ndim](mine))
+    with (
+        pytest.warns(UserWarning, match="10 is damaged: another process cannot read it"),
+        pytest.raises(SVGDError, match="can be read: delete it to start over"),
+    ):
+        saved_run(saved, 20, n=21)
+
+
+def test_full_disk(tmp_path, monkeypatch):
+    """A failed save is one error that names the folder; what lies beside the checkpoints is left alone."""
+    (tmp_path / "10.tar").touch()
+    (tmp_path / "99").touch()
+    saved_run(tmp_path, 10)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("srunbook.svgd.checkpoints.ocp.save", full)
+    with pytest.raises(SVGDError, match=rf"cannot save in {tmp_path}: .* left on device; make room there"):
+        saved_run(tmp_path, 20)
+    assert saved_steps(tmp_path) == [10]
+
+
 def damage(folder):
     """Flip a bit in the largest file of a checkpoint, which Orbax does not notice."""
     path = max(filter(Path.is_file, folder.rglob("*")), key=lambda path: path.stat().st_size)

@@ -79,7 +79,7 @@ def _by_row(optimizer: optax.GradientTransformation, particles: Array) -> list[b
 
 def saved_steps(directory: str | os.PathLike[str]) -> list[int]:
     """Return the steps of the checkpoints in a folder, oldest first. Orbax gives unfinished ones other names."""
-    return sorted(int(path.name) for path in Path(directory).glob("*") if path.name.isdigit())
+    return sorted(int(path.name) for path in Path(directory).glob("*/") if path.name.isdigit())
 
 
 def save(directory: str | os.PathLike[str], step: int, arrays: dict[str, Any], run: dict[str, Any]) -> None:
@@ -89,7 +89,11 @@ def save(directory: str | os.PathLike[str], step: int, arrays: dict[str, Any], r
     """
     folder = Path(directory).absolute()
     arrays = {**arrays, RUN: np.frombuffer(json.dumps(run).encode(), np.uint8)}
-    ocp.save(folder / str(step), {**arrays, CHECKSUM: _checksum(arrays)}, overwrite=True)
+    try:
+        ocp.save(folder / str(step), {**arrays, CHECKSUM: _checksum(arrays)}, overwrite=True)
+    except Exception as error:  # Orbax raises whatever its storage meets
+        why = "make room there, or is another job saving here? Then start the run again"
+        raise SVGDError(f"cannot save in {folder}: {_reason(error)}; {why}") from None
     if jax.process_index() == 0:
         for old in saved_steps(folder)[:-KEPT]:
             shutil.rmtree(folder / str(old))
@@ -101,16 +105,21 @@ def restore(directory: str | os.PathLike[str], run: dict[str, Any], n_steps: int
     Raises:
         SVGDError: They are those of another run, of more steps than `n_steps`, or all of them are damaged.
     """
+    alone = ocp.Context()
+    alone.multiprocessing.active_processes = {jax.process_index()}  # or others wait for one that cannot read it
     folder = Path(directory).absolute()
-    steps = multihost_utils.broadcast_one_to_all(np.array([-1, -1, *saved_steps(folder)][-KEPT:]))
-    for step in map(int, sorted(steps[steps >= 0], reverse=True)):
+    seen = multihost_utils.process_allgather(np.array([*saved_steps(folder)[::-1], -1, -1][:KEPT]))  # by each process
+    for step in [int(step) for step in seen[0] if step >= 0 and (seen == step).any(axis=1).all()]:
+        arrays, saved, reason = {}, {}, "another process cannot read it"
         try:
-            arrays = ocp.load(folder / str(step))
+            with alone:
+                arrays = ocp.load(folder / str(step))
             if not np.array_equal(arrays.pop(CHECKSUM), _checksum(arrays)):
                 raise ValueError("its checksum differs")
             saved = json.loads(arrays.pop(RUN).tobytes())
         except Exception as error:  # Orbax raises whatever its storage meets in a damaged file
-            reason = str(error).partition("\n")[0][:200] or type(error).__name__
+            arrays, reason = {}, _reason(error)
+        if not multihost_utils.process_allgather(np.array(bool(arrays))).all():
             warnings.warn(f"{folder / str(step)} is damaged: {reason}", stacklevel=5)
             continue
         others = [f"{name} {saved.get(name)}, not {value}" for name, value in run.items() if saved.get(name) != value]
@@ -122,9 +131,14 @@ def restore(directory: str | os.PathLike[str], run: dict[str, Any], n_steps: int
                 f"give n_steps={step} or more, or another directory"
             )
         return step, arrays
-    if (steps >= 0).any():
+    if (seen >= 0).any():
         raise SVGDError(f"no checkpoint in {folder} can be read: delete it to start over")
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Return the beginning of an error's message."""
+    return str(error).partition("\n")[0][:200] or type(error).__name__
 
 
 def _checksum(arrays: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
