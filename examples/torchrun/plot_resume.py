@@ -29,7 +29,7 @@ def train(folder, *arguments):
 
 whole, stopped = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
 in_one_go = train(whole.name, "--epochs=4")
-print(sorted(path.name for path in Path(whole.name).iterdir()))
+print(sorted(path.name for path in Path(whole.name).glob("[!.]*")))
 
 # %%
 # A training that was stopped after its second epoch has left the checkpoint of that epoch, and continues from it:

@@ -21,21 +21,36 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 EPOCHS = 5
 BATCH_SIZE = 64  # of all processes together
-RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
     RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINT = Path(f"resume-{RUN}.checkpoint")  # in a folder that all nodes see; delete it to start over
 
 
+def write(state, path):
+    """Let rank 0 write a file beside its place, then move it there: a crash leaves the old one whole."""
+    failed = [False]
+    if dist.get_rank() == 0:
+        beside = path.with_suffix(".tmp")
+        try:
+            with beside.open("wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())  # on the disk before it gets its name
+            beside.replace(path)
+        except (OSError, RuntimeError) as error:
+            reason = error.__context__ or error  # torch makes a RuntimeError of what the disk says
+            cure = "make room there (or is another job saving in it?), then submit the job again"
+            print(f"error: cannot save in {path.absolute().parent}: {reason}; {cure}", file=sys.stderr)
+            failed = [True]
+    dist.broadcast_object_list(failed)
+    if failed[0]:
+        sys.exit(1)  # all of them: a rank that is left would wait for the others
+
+
 def save(model, optimizer, **progress):
-    """Write the checkpoint beside its place, then move it there: a crash leaves the old one whole."""
-    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), **progress}
-    beside = CHECKPOINT.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())  # on the disk before it gets its name
-    beside.replace(CHECKPOINT)
+    """Write the checkpoint; all processes call this."""
+    write({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), **progress}, CHECKPOINT)
 
 
 def load(model, optimizer, device):
@@ -102,11 +117,9 @@ def main():
         dist.all_reduce(total)
         if rank == 0:
             print(f"epoch {epoch}: loss {total.item() / len(loader) / world_size:.6f}")
-            save(model, optimizer, epoch=epoch + 1)
+        save(model, optimizer, epoch=epoch + 1)
 
-    if rank == 0:
-        torch.save(model.module.state_dict(), f"model-{RUN}.tmp")
-        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")
+    write(model.module.state_dict(), Path(f"model-{RUN}.pt"))
     print(f"rank {rank}/{world_size} end")
 
 

@@ -43,7 +43,7 @@ class StopSignal:
         return self.signal is not None
 
     def leave(self) -> NoReturn:
-        """End the program after the last save; all ranks call this.
+        """End the program after the last save; all ranks call this. From here on, they ignore the three signals.
 
         After SIGUSR1 and SIGUSR2, which a job requests with `--signal`, rank 0 first asks Slurm to requeue the job, and
         the others wait for it. SIGTERM comes from others: `scancel`, or a preemption that requeues by itself. A torch
@@ -53,13 +53,15 @@ class StopSignal:
         Raises:
             SystemExit: Always, with the status `EXIT_STOPPED`.
         """
+        self._before = dict.fromkeys(SIGNALS, signal.SIG_IGN)  # srun's SIGTERM once another rank has left, for example
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
         rank = torch.get_rank() if (torch := _torch()) else jax.process_index() if (jax := _jax()) else 0
         if self.signal != signal.SIGTERM and rank == 0:
             requeue_job()
         _largest(0)
         if torch:
             atexit.register(torch.destroy_process_group)
-        self._before = dict.fromkeys(SIGNALS, signal.SIG_IGN)  # srun's SIGTERM once another rank has left, for example
         raise SystemExit(EXIT_STOPPED)
 
     def __enter__(self) -> StopSignal:

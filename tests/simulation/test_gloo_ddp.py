@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import runpy
 import shutil
@@ -221,7 +222,7 @@ def test_killed_while_it_saves(tasks: Tasks) -> None:
     assert killed.statuses[0] == 9, killed.text
     assert [row["epoch"] for row in resumed.table("metrics.csv")] == ["1"]
     assert [row["rank"] for row in resumed.table("timings.csv")] == ["0", "1"]
-    assert not list(resumed.folder.glob(".*"))
+    assert not list(resumed.folder.glob(".*.tmp"))
 
 
 def test_resume_with_nothing_to_resume(two_ranks: Outcome) -> None:
@@ -262,12 +263,16 @@ def test_wrong_option_is_said_by_each_rank(tasks: Tasks) -> None:
 
 
 def test_results_are_not_overwritten(alone: Outcome, tasks: Tasks) -> None:
-    """A training without --resume leaves the results of another alone."""
+    """A training without --resume, or while another trains in the folder, leaves its results alone."""
     before = {path.name: path.read_bytes() for path in alone.folder.iterdir()}
     outcome = tasks(2, *SMALL, folder=alone.folder)
+    with (alone.folder / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = tasks(2, *SMALL, "--resume", folder=alone.folder)
 
     said = "already holds checkpoint_latest.pth: give another folder, or --resume to continue there"
     assert said in outcome.refusal
+    assert second.refusal.startswith(f"error: another job is training in {alone.folder}: wait, or give another")
     assert {path.name: path.read_bytes() for path in alone.folder.iterdir()} == before
 
 

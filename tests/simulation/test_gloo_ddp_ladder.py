@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import forked
-from support.accidents import flip_a_bit
+from support.accidents import disk_full, flip_a_bit
 from support.comparing import RANK_LINE, Mask
 from support.programs import stand_ins
 
@@ -38,7 +38,9 @@ Run = forked.Run
 def run(quick_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Run a program as tasks of srun in a folder of its own, with some of its text replaced."""
     with forked.running(EXAMPLES, tmp_path_factory) as start:
-        yield lambda name, nodes, **options: start(name, 1, nodes=nodes, before=forked.AS_TASK, **options)
+        yield lambda name, nodes, before="", **options: start(
+            name, 1, nodes=nodes, before=forked.AS_TASK + before, **options
+        )
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,21 @@ def test_damaged_checkpoint_is_left_as_it_is(run: Run) -> None:
     assert line.startswith(f"error: cannot continue from {path.name}; delete it to start over: ")
     assert path.read_bytes() == content
     assert not [*path.parent.glob("model*.pt")]
+
+
+@pytest.mark.parametrize("save", [2, 3])
+def test_file_that_cannot_be_written(save: int, run: Run) -> None:
+    """A checkpoint or model for which the disk has no room ends all ranks with one line; the next start goes on."""
+    edit = ("EPOCHS = 5", "EPOCHS = 2")
+    full = run("resume.py", 2, edit=edit, before=disk_full(save), SLURM_JOB_NAME="a/b c")
+    resumed = run("resume.py", 3, edit=edit, folder=full.folder, SLURM_JOB_NAME="a/b c")
+
+    assert full.statuses == [1, 1], full.text
+    (line,) = [line for rank in full.ranks for line in rank["stderr"].splitlines()]
+    assert line.startswith(f"error: cannot save in {full.folder}: [Errno 28] No space left on device; make room")
+    assert f"resumed before epoch {save - 1}" in resumed.text
+    names = {"resume.py", "resume-a-b c.checkpoint", "model-a-b c.pt"}
+    assert {path.name for path in full.folder.iterdir()} == names
 
 
 # The times of a step --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gzip
 import os
 import re
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from support import forked
-from support.accidents import flip_a_bit, killed_before_rename, signal_at_import
+from support.accidents import disk_full, flip_a_bit, killed_before_rename, signal_at_import
 from support.comparing import RANK_LINE, Mask
 
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
@@ -117,7 +118,7 @@ def test_training_equals_one_process(one_process: Outcome, ranks: Ranks) -> None
     assert kinds == {("cpu", "gloo", None, f"torch-{version('torch')}")}
     assert len({start.pid for start in starts} - {None}) == 4
     checkpoints = {f"checkpoint_epoch_{epoch}.pt" for epoch in (1, 2, 3)}
-    assert {path.name for path in outcome.folder.iterdir()} == {"metrics.csv", "curves.png"} | checkpoints
+    assert {path.name for path in outcome.folder.iterdir()} == {".lock", "metrics.csv", "curves.png"} | checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +213,10 @@ def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(ranks: Ranks) ->
     in_one_go = ranks(*options, processes=3)
     signalled = "len(made) == 17 and os.environ['RANK'] == '2' and os.kill(os.getpid(), signal.SIGUSR1)"
     stopped = ranks(*options, processes=3, before=EACH_STEP.format(first="pass", then=signalled))
+    copy = Path(shutil.copy(stopped.folder / "step_00000017.pt", stopped.folder / "step_00000001-good.pt"))
     resumed = ranks(*options, processes=3, folder=stopped.folder)
 
+    assert copy.exists()
     assert stopped.statuses == [75] * 3, stopped.text
     assert "Stopping after step 17: SIGUSR1" in stopped.ranks[0]["stdout"]
     assert "Resuming after step 17" in resumed.ranks[0]["stdout"]
@@ -223,12 +226,12 @@ def test_requeue_stops_at_a_signal_and_goes_on_within_the_epoch(ranks: Ranks) ->
 
 
 def test_requeue_goes_on_with_other_ranks(ranks: Ranks, tmp_path: Path) -> None:
-    """A signal during the imports stops after one step; four ranks, with other shares, train on the other images."""
+    """Two signals during the imports stop it after one step; four ranks, with other shares, train on what is left."""
     options = ("train_requeue.py", "--epochs=1", "--batch-size=70")
     write = f"""with open({str(tmp_path / "images")!r}, "a") as file:
         file.writelines(image.numpy().tobytes().hex() + "\\n" for image in images)"""
     code = EACH_STEP.format(first=write, then="pass")
-    stopped = ranks(*options, processes=2, before=signal_at_import("torch") + code)
+    stopped = ranks(*options, processes=2, before=signal_at_import("torch", signal.SIGTERM) + code)
     resumed = ranks(*options, processes=4, before=code, folder=stopped.folder)
     trained = (tmp_path / "images").read_text().split()
 
@@ -404,28 +407,19 @@ def test_checkpoint_directory_that_cannot_be(tmp_path: Path, ranks: Ranks) -> No
     (tmp_path / "file").write_text("")
     outcome = ranks("train_distributed.py", processes=2, folder=tmp_path / "file" / "checkpoints")
 
-    assert outcome.refusal == f"error: cannot make --checkpoint-dir {outcome.folder}: Not a directory"
+    assert outcome.refusal == f"error: cannot write in --checkpoint-dir {outcome.folder}: Not a directory"
     assert "Epoch" not in outcome.text
 
 
 def test_disk_that_fills(ranks: Ranks) -> None:
     """A disk that is full at the second epoch ends all ranks; the first checkpoint and the metrics are whole."""
-    code = (
-        "import io, os\n"
-        "sync, done = os.fsync, []\n"
-        "def fsync(number):\n"
-        "    done.append(number)\n"
-        "    if len(done) > 3: raise OSError(28, 'No space left on device')\n"
-        "    sync(number)\n"
-        "os.fsync = fsync"
-    )
-    outcome = ranks("train_distributed.py", "--epochs=3", processes=2, before=code)
+    outcome = ranks("train_distributed.py", "--epochs=3", processes=2, before=disk_full(4))
     resumed = ranks("train_distributed.py", "--epochs=3", "--resume", processes=2, folder=outcome.folder)
 
     assert "No space left on device; earlier files are whole" in outcome.refusal
     assert resumed.statuses == [0, 0], resumed.text
     assert [row["epoch"] for row in resumed.metrics] == [1, 2, 3]
-    assert not list(outcome.folder.glob(".*"))
+    assert not list(outcome.folder.glob(".*.tmp"))
 
 
 def test_earlier_checkpoints_are_not_overwritten(one_process: Outcome, ranks: Ranks) -> None:
@@ -437,14 +431,30 @@ def test_earlier_checkpoints_are_not_overwritten(one_process: Outcome, ranks: Ra
     assert sorted((path.name, path.stat().st_mtime_ns) for path in one_process.folder.iterdir()) == before
 
 
+def test_two_jobs_in_one_folder(one_process: Outcome, ranks: Ranks) -> None:
+    """A folder in which another process trains is refused, and nothing in it changes."""
+    before = {path.name: path.stat().st_mtime_ns for path in one_process.folder.iterdir()}
+    with (one_process.folder / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = ranks("train_distributed.py", "--resume", processes=2, folder=one_process.folder)
+
+    assert outcome.refusal.startswith(f"error: another job is training in {outcome.folder}: wait, or give another")
+    assert {path.name: path.stat().st_mtime_ns for path in one_process.folder.iterdir()} == before
+
+
 def test_damaged_checkpoint_is_passed_over(one_process: Outcome, ranks: Ranks, tmp_path: Path) -> None:
-    """Where a bit of the newest checkpoint has flipped, the training continues from the one before, to the same end."""
+    """Where a bit of the newest checkpoint has flipped, the training continues from the one before, to the same end.
+
+    10 is newer than 2, and a copy with a longer name is not a checkpoint.
+    """
     folder, epochs = tmp_path / "interrupted", len(one_process.metrics)
     shutil.copytree(one_process.folder, folder)
-    flip_a_bit(folder / f"checkpoint_epoch_{epochs}.pt")
+    newest = (folder / f"checkpoint_epoch_{epochs}.pt").rename(folder / "checkpoint_epoch_10.pt")
+    shutil.copy(folder / "checkpoint_epoch_1.pt", folder / "checkpoint_epoch_1-good.pt")
+    flip_a_bit(newest)
     resumed = ranks("train_distributed.py", f"--epochs={epochs}", "--resume", folder=folder)
 
-    assert resumed.text.count(f"warning: {folder / f'checkpoint_epoch_{epochs}.pt'} is damaged") == 1
+    assert resumed.text.count(f"warning: {newest} is damaged") == 1
     assert f"Resuming after epoch {epochs - 1}\n" in resumed.text
     assert resumed.fingerprint == one_process.fingerprint
 
@@ -458,7 +468,7 @@ def test_killed_while_it_saves(ranks: Ranks) -> None:
     assert killed.statuses[0] == 9, killed.text
     assert resumed.statuses == [0, 0], resumed.text
     assert [row["epoch"] for row in resumed.metrics] == [1]
-    assert not list(resumed.folder.glob(".*"))
+    assert not list(resumed.folder.glob(".*.tmp"))
 
 
 ANOTHER_MODEL = {"model": {"weight": torch.zeros(1)}, "optimizer": {}}
@@ -533,6 +543,8 @@ def test_signal_of_slurm_reaches_the_ranks(handled: bool, tmp_path: Path) -> Non
             for line in torchrun.stdout:
                 printed.append(line)
                 if line.startswith("Epoch 1 "):
+                    with (tmp_path / ".lock").open() as lock, pytest.raises(BlockingIOError):  # kept from the start
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     os.kill(torchrun.pid, signal.SIGUSR1)
                     if not handled:
                         torchrun.wait()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from support import forked
-from support.accidents import flip_a_bit, signal_at_import
+from support.accidents import disk_full, flip_a_bit, signal_at_import
 from support.comparing import LOSS, RANK_LINE
 from support.programs import stand_ins
 from torch.utils.data import DataLoader, DistributedSampler
@@ -213,8 +214,11 @@ SIGNAL = (
 
 
 def test_requeue_stops_at_a_signal(one: Training, run: Run, tmp_path: Path) -> None:
-    """Two signals stop all ranks after the same batch, once saved; a member of an array requeues itself alone."""
-    commands = stand_ins(tmp_path, scontrol='echo "$@" >>requeued')
+    """Two signals stop all ranks after the same batch, once saved; a member of an array requeues itself alone.
+
+    The same two signals to rank 0 and scontrol, while that runs, end neither.
+    """
+    commands = stand_ins(tmp_path, scontrol='kill -USR1 $$ $PPID; kill -TERM $$ $PPID; echo "$@" >>requeued')
     member = {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}
     environ = {**member, "PATH": f"{commands}:/usr/bin:/bin"}
     stopped = run("requeue.py", 2, edit=SIGNAL, **environ)
@@ -229,8 +233,8 @@ def test_requeue_stops_at_a_signal(one: Training, run: Run, tmp_path: Path) -> N
 
 
 def test_signal_before_torch_is_there(run: Run) -> None:
-    """A signal during the imports stops all after the first batch; without `scontrol`, one line says what to do."""
-    stopped = run("requeue.py", 2, before=signal_at_import("torch"), SLURM_JOB_ID="17", PATH="/nowhere")
+    """Two signals during the imports stop all after the first batch; without `scontrol`, one line says what to do."""
+    stopped = run("requeue.py", 2, before=signal_at_import("torch", signal.SIGTERM), SLURM_JOB_ID="17", PATH="/nowhere")
 
     assert stopped.statuses == [0, 0], stopped.text
     assert "stopped in epoch 0 after batch 1\n" in stopped.text
@@ -275,21 +279,21 @@ def test_checkpoint_that_cannot_be_used(name: str, damage: Any, run: Run) -> Non
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["resume.py", "requeue.py"])
-def test_model_that_does_not_fit_on_the_disk(name: str, run: Run) -> None:
-    """A model of which only a half could be written does not get its name."""
-    code = (
-        "EPOCHS = 0\n"
-        "def half(state, path):\n"
-        "    Path(path).write_bytes(b'half')\n"
-        "    raise OSError(28, 'No space left on device')\n"
-        "torch.save = half"
-    )
-    full = run(name, 2, edit=("EPOCHS = 5", code))
+@pytest.mark.parametrize(("name", "save"), [("resume.py", 2), ("requeue.py", 2), ("requeue.py", 3)])
+def test_file_that_cannot_be_written(name: str, save: int, run: Run) -> None:
+    """A checkpoint or model for which the disk has no room ends all ranks with one line; the next start goes on."""
+    edit = ("EPOCHS = 5", "EPOCHS = 2")
+    full = run(name, 2, edit=edit, before=disk_full(save), SLURM_JOB_NAME="a/b c")
+    named = [*full.folder.glob("model*.pt")]
+    resumed = run(name, 2, edit=edit, folder=full.folder, SLURM_JOB_NAME="a/b c")
+    stem = Path(name).stem
 
-    assert 1 in full.statuses
-    assert "No space left on device" in full.text
-    assert not [*full.folder.glob("model*.pt")]
+    assert full.statuses == [1, 1], full.text
+    (line,) = [line for rank in full.ranks for line in rank["stderr"].splitlines()]
+    assert line.startswith(f"error: cannot save in {full.folder}: [Errno 28] No space left on device; make room")
+    assert named == []
+    assert re.search(rf"resumed (before|in) epoch {save - 1}", resumed.text)
+    assert {path.name for path in full.folder.iterdir()} == {name, f"{stem}-a-b c.checkpoint", "model-a-b c.pt"}
 
 
 # A process that fails -------------------------------------------------------------------------------------------------

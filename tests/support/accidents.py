@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 SIGNAL_AT_IMPORT = """\
@@ -10,7 +11,8 @@ whole_import = builtins.__import__
 def signalled(name, *more):
     if name == "LIBRARY":
         builtins.__import__ = whole_import
-        os.kill(os.getpid(), signal.SIGUSR1)
+        for number in SIGNALS:
+            os.kill(os.getpid(), number)
     return whole_import(name, *more)
 builtins.__import__ = signalled
 """
@@ -30,6 +32,17 @@ def saved(file, target=None, *_):
 os.fsync = shutil.move = saved
 """
 
+DISK_FULL = """\
+import os
+sync, syncs = os.fsync, []
+def fsync(number):
+    syncs.append(number)
+    if len(syncs) == NUMBER:
+        raise OSError(28, "No space left on device")
+    sync(number)
+os.fsync = fsync
+"""
+
 KILL_BEFORE_RENAME = """\
 import os
 own, ends, done = os.replace, {ends!r}, []
@@ -43,14 +56,19 @@ os.replace = killed
 """
 
 
-def signal_at_import(library: str) -> str:
-    """Return code after which SIGUSR1 comes while the program imports a library by this name."""
-    return SIGNAL_AT_IMPORT.replace("LIBRARY", library)
+def signal_at_import(library: str, *more: int) -> str:
+    """Return code after which SIGUSR1, and then more signals, come while the program imports a library."""
+    return SIGNAL_AT_IMPORT.replace("LIBRARY", library).replace("SIGNALS", str([int(signal.SIGUSR1), *map(int, more)]))
 
 
 def kill_in_save(number: int) -> str:
     """Return code that kills the process in one of its saves, where it syncs or moves what it has written."""
     return KILL_IN_SAVE.replace("NUMBER", str(number))
+
+
+def disk_full(number: int) -> str:
+    """Return code after which the disk is full when the process syncs a file for the n-th time."""
+    return DISK_FULL.replace("NUMBER", str(number))
 
 
 def killed_before_rename(*ends: str, number: int) -> str:

@@ -25,9 +25,9 @@ def stop():
 def scontrol(tmp_path, monkeypatch):
     """Make a scontrol that notes its arguments and ends with a given status."""
 
-    def make(status=0, message=""):
+    def make(status=0, message="", first=""):
         path = tmp_path / "scontrol"
-        path.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "{message}" >&2\nexit {status}\n')
+        path.write_text(f'#!/bin/sh\n{first}\necho "$@" >> {tmp_path}/calls\necho "{message}" >&2\nexit {status}\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         monkeypatch.setenv("SLURM_JOB_ID", "17")
@@ -62,8 +62,11 @@ def test_handlers_are_put_back():
     ("number", "calls"), [(signal.SIGUSR1, ["requeue 17"]), (signal.SIGUSR2, ["requeue 17"]), (signal.SIGTERM, [])]
 )
 def test_leave(stop, scontrol, number, calls):
-    """leave() requeues after USR1 and USR2 but not after TERM, and ends with the documented status."""
-    noted = scontrol()
+    """leave() requeues after USR1 and USR2 but not after TERM, and ends with the documented status.
+
+    Further signals, which reach scontrol as well, end neither.
+    """
+    noted = scontrol(first=f"kill -USR1 $$ {os.getpid()}; kill -TERM $$ {os.getpid()}")
     os.kill(os.getpid(), number)
     assert stop.requested()
     with pytest.raises(SystemExit) as end:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import smooth_l1_loss
 from torch.utils.data import TensorDataset
@@ -191,3 +192,18 @@ class TrafficNet(nn.Module):
 def losses(forecast, truth, scale):
     """Return the loss of each value, 0 for a missing one."""
     return smooth_l1_loss(forecast / scale, truth / scale, beta=0.1, reduction="none") * (truth > 0)
+
+
+@torch.no_grad()
+def evaluate(forecast, loader, scale):
+    """Return mean loss, MAE and RMSE in mph of a forecast, over all ranks: sums first, then one division."""
+    sums = torch.zeros(4, dtype=torch.float64, device=scale.device)
+    for batch in loader:
+        past, times, truth = (part.to(scale.device) for part in batch)
+        guess = forecast(past, times)
+        error = (guess - truth) * (truth > 0)
+        loss = losses(guess, truth, scale)
+        sums += torch.stack([loss.sum(), error.abs().sum(), (error**2).sum(), (truth > 0).sum()]).double()
+    dist.all_reduce(sums)
+    loss, absolute, square, count = sums.tolist()
+    return loss / count, absolute / count, (square / count) ** 0.5

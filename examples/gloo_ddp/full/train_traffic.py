@@ -9,6 +9,7 @@ srun starts one task for each rank; torchrun is not needed. Needs traffic_data.p
 """
 
 import argparse
+import fcntl
 import hashlib
 import io
 import logging
@@ -28,7 +29,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import profile, record_function, schedule
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
-from traffic_data import STEPS, TrafficNet, cached_speeds, last_values, losses, prepare_speeds, read_hdf5
+from traffic_data import STEPS, TrafficNet, cached_speeds, evaluate, last_values, losses, prepare_speeds, read_hdf5
 
 METRICS = "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,"
 METRICS += "data_load_time_sec,compute_time_sec,gpu_util_avg,cpu_util_avg"
@@ -91,11 +92,18 @@ def on_rank_0(option, function, *arguments):
 
 
 def prepare(folder, resume):
-    """Make the folder of the results; one that holds any is for --resume alone."""
+    """Make the folder of the results; one that holds any is for --resume alone, and each for one job at a time."""
     folder.mkdir(parents=True, exist_ok=True)
-    held = min((path.name for path in folder.iterdir()), default=None)
+    held = min((path.name for path in folder.iterdir() if path.name != ".lock"), default=None)
     if held and not resume:
         raise ValueError(f"--results {folder} already holds {held}: give another folder, or --resume to continue there")
+    lock = os.open(folder / ".lock", os.O_CREAT | os.O_WRONLY)  # stays open and locked until this process ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another job is training in {folder}: wait, or give another --results") from None
+    except OSError:
+        pass  # a file system without locks
 
 
 def load(path, model, optimizer):
@@ -160,21 +168,6 @@ def train_epoch(ddp, optimizer, loader, steps, ready, profiler):
     dist.all_reduce(sums)
     spent[2] += perf_counter() - done
     return (sums[0] / sums[1]).item(), *spent.tolist()
-
-
-@torch.no_grad()
-def evaluate(forecast, loader, scale):
-    """Return mean loss, MAE and RMSE in mph of a forecast, over all ranks: sums first, then one division."""
-    sums = torch.zeros(4, dtype=torch.float64, device=scale.device)
-    for batch in loader:
-        past, times, truth = (part.to(scale.device) for part in batch)
-        guess = forecast(past, times)
-        error = (guess - truth) * (truth > 0)
-        loss = losses(guess, truth, scale)
-        sums += torch.stack([loss.sum(), error.abs().sum(), (error**2).sum(), (truth > 0).sum()]).double()
-    dist.all_reduce(sums)
-    loss, absolute, square, count = sums.tolist()
-    return loss / count, absolute / count, (square / count) ** 0.5
 
 
 def main():

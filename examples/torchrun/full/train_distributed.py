@@ -11,7 +11,10 @@ Needs processes.py and image_data.py beside it.
 """
 
 import argparse
+import fcntl
 import hashlib
+import os
+import re
 import time
 import zipfile
 from pathlib import Path
@@ -121,15 +124,26 @@ def prepare(settings, build):
     return device, model, optimizer, loader, test_loader
 
 
-def load_newest(folder, pattern, names, resume=True):
+def checkpoints(folder, name):
+    """Return the checkpoints in a folder, the newest last; a copy, such as `checkpoint_epoch_1-good.pt`, is not one."""
+    found = [(re.fullmatch(rf"{name}(\d+)\.pt", path.name), path) for path in folder.iterdir()]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+
+
+def load_newest(folder, name, names, resume=True):
     """Make the folder; return the newest checkpoint in it that is whole, or None. Rank 0 calls this."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot make --checkpoint-dir {folder}: {error.strerror}") from None
-    (folder / ".probe").touch()  # better to fail now than after an epoch
-    (folder / ".probe").unlink()
-    found = sorted(folder.glob(pattern), key=lambda path: (len(path.name), path.name))  # 9 before 10
+        lock = os.open(folder / ".lock", os.O_CREAT | os.O_WRONLY)  # stays open and locked until this process ends
+    except OSError as error:  # better now than after an epoch
+        raise ValueError(f"cannot write in --checkpoint-dir {folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another job is training in {folder}: wait, or give another --checkpoint-dir") from None
+    except OSError:
+        pass  # a file system without locks
+    found = checkpoints(folder, name)
     if found and not resume:
         raise ValueError(f"{folder} holds {found[-1].name}: give --resume or another --checkpoint-dir")
     for path in reversed(found):
@@ -162,7 +176,7 @@ def restore(folder, state, parts):
 def resume(settings, parts):
     """Load the newest checkpoint if there is one; return its metrics."""
     folder = settings.checkpoint_dir
-    state = from_rank_0(lambda: load_newest(folder, "checkpoint_epoch_*.pt", [*parts, "history"], settings.resume))
+    state = from_rank_0(lambda: load_newest(folder, "checkpoint_epoch_", [*parts, "history"], settings.resume))
     if state is None:
         return []
     restore(folder, state, parts)

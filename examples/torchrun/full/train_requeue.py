@@ -18,10 +18,12 @@ import math
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 early = []
-signal.signal(signal.SIGUSR1, lambda number, _: early.append(number))  # now: importing torch takes seconds
+# Now: importing torch takes seconds. And torchrun passes a second SIGUSR1 on as SIGTERM.
+signal.signal(signal.SIGUSR1, lambda *got: (early.append(got[0]), signal.signal(signal.SIGTERM, signal.SIG_IGN)))
 
 import torch
 import torch.distributed as dist
@@ -31,6 +33,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DataLoader
 from train_distributed import (
     SimpleConvNet,
+    checkpoints,
     conclude,
     count,
     evaluate,
@@ -71,7 +74,7 @@ def save(folder, model, optimizer, total, progress):
 
     def write():
         write_whole(folder / f"step_{progress['step']:08}.pt", lambda file: torch.save(state, file))
-        for old in sorted(folder.glob("step_*.pt"))[:-2]:
+        for old in checkpoints(folder, "step_")[:-2]:
             old.unlink()
         if NOTES:
             Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
@@ -82,7 +85,8 @@ def save(folder, model, optimizer, total, progress):
 def tell_status(status):
     """Tell the job script the exit status."""
     if NOTES and dist.get_rank() == 0:
-        Path(f"{NOTES}.status").write_text(f"{status}\n", encoding="ascii")
+        with suppress(OSError):  # a full disk must not keep the job from its requeue
+            Path(f"{NOTES}.status").write_text(f"{status}\n", encoding="ascii")
 
 
 def give_up(reason):
@@ -105,7 +109,7 @@ def main():
     progress = {"step": 0, "epoch": 1, "images": 0, "batch_size": settings.batch_size}
     total = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right answers and images of this epoch
     parts = {"model": model.module, "optimizer": optimizer}
-    if state := from_rank_0(lambda: load_newest(folder, "step_*.pt", [*parts, "sums", *progress])):
+    if state := from_rank_0(lambda: load_newest(folder, "step_", [*parts, "sums", *progress])):
         begun = state["batch_size"]
         check(begun == settings.batch_size, f"this training was begun with --batch-size {begun}")
         restore(folder, state, parts)
