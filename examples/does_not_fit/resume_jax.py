@@ -99,7 +99,7 @@ def saving(folder):
     try:
         yield
     except Exception as error:
-        why = "make room there, or is another job saving here? Then submit the job again"
+        why = "make room there (or is another job saving in it?), then submit the job again"
         print(f"error: cannot save in {folder}: {error!r:.500}; {why}", file=sys.stderr, flush=True)
         os._exit(1)  # at once; srun ends the others
 

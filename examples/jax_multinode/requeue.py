@@ -52,7 +52,7 @@ def saving(folder):
     try:
         yield
     except Exception as error:
-        why = "make room there, or is another job saving here? Then submit the job again"
+        why = "make room there (or is another job saving in it?), then submit the job again"
         print(f"error: cannot save in {folder}: {error!r:.500}; {why}", file=sys.stderr, flush=True)
         os._exit(1)  # at once; srun ends the others
 
@@ -101,7 +101,7 @@ def main():
     if rank == 0:
         total = share * len(devices)
         print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
-        print(f"saving in checkpoints/{CHECKPOINTS.name}: let no other job do so now", flush=True)
+        print(f"saving in checkpoints/{CHECKPOINTS.name}", flush=True)
         with saving(CHECKPOINTS):
             CHECKPOINTS.parent.mkdir(exist_ok=True)
             lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)  # until this process ends

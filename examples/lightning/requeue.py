@@ -60,7 +60,7 @@ class WholeFiles(TorchCheckpointIO):
                 os.fsync(file.fileno())  # on the disk before it gets its name
             Path(file.name).replace(path)
         except (OSError, RuntimeError) as error:  # torch makes a RuntimeError of a full disk
-            why = "make room if the disk is full, or let the other job end that saves here; then submit this one again"
+            why = "make room there (or is another job saving in it?), then submit the job again"
             raise SystemExit(f"error: cannot save {path}: {error!r}; {why}") from None
 
     def load_checkpoint(self, path, *arguments, **options):

@@ -92,7 +92,7 @@ def save(directory: str | os.PathLike[str], step: int, arrays: dict[str, Any], r
     try:
         ocp.save(folder / str(step), {**arrays, CHECKSUM: _checksum(arrays)}, overwrite=True)
     except Exception as error:  # Orbax raises whatever its storage meets
-        why = "make room there, or is another job saving here? Then start the run again"
+        why = "make room there (or is another run saving in it?), then start again"
         raise SVGDError(f"cannot save in {folder}: {_reason(error)}; {why}") from None
     if jax.process_index() == 0:
         for old in saved_steps(folder)[:-KEPT]:
