@@ -7,6 +7,7 @@ Each rank saves its part in checkpoints/sealed-NAME, where NAME is the job's; a 
 checksums. The trained model goes to model-NAME.pt.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -37,7 +38,7 @@ CONTEXT = 32  # characters that the model sees at once
 BATCH_SIZE = 32  # of all ranks together
 STEPS = 40
 SAVE_EVERY = 10  # steps
-RUN = os.environ.get("SLURM_JOB_NAME", "run")  # sbatch --job-name=NAME starts another
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
     RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
 CHECKPOINTS = Path("checkpoints", f"sealed-{RUN}")  # in a folder that all nodes see; delete it to start over
@@ -89,12 +90,18 @@ def gpt():
     return nn.Sequential(Embedding(), *blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(CHARACTERS), bias=False))
 
 
-def refuse(message):
+def refuse(message, status=2):
     """End all ranks; one of them says why."""
     if dist.get_rank() == 0:
         print(f"error: {message}", file=sys.stderr)
     dist.barrier()
-    sys.exit(2)
+    sys.exit(status)
+
+
+def kept():
+    """Return the folders of whole checkpoints, oldest first."""
+    folders = (path for path in CHECKPOINTS.glob("*") if path.name.isdigit())
+    return sorted(folders, key=lambda path: int(path.name))
 
 
 def state_of(model, optimizer, batches, step):
@@ -119,7 +126,7 @@ def seal(folder, names):
 
 def newest_whole():
     """Return the newest folder whose files are those that were sealed; set damaged ones aside."""
-    for folder in sorted(CHECKPOINTS.glob("[0-9]*"), reverse=True):
+    for folder in reversed(kept()):
         try:
             sealed = json.loads((folder / "seal.json").read_text())
             if all(checksum(folder / name) == saved for name, saved in sealed.items()):
@@ -134,23 +141,43 @@ def newest_whole():
 
 def save(model, optimizer, batches, step):
     """Write a new folder; once it is whole, seal it, give it its name and delete all but the newest two."""
-    beside = CHECKPOINTS / "unfinished"
-    dcp.save(state_of(model, optimizer, batches, step), checkpoint_id=beside)  # returns when all ranks have written
-    if dist.get_rank() == 0:
-        parts = dcp.FileSystemReader(beside).read_metadata().storage_data.values()
-        seal(beside, {".metadata", *(part.relative_path for part in parts)})
-        beside.rename(CHECKPOINTS / f"{step:06}")
-        for old in sorted(CHECKPOINTS.glob("[0-9]*"))[:-2]:
-            shutil.rmtree(old)
+    beside, failed = CHECKPOINTS / "unfinished", [None]
+    state = state_of(model, optimizer, batches, step)
+    try:
+        dcp.save(state, checkpoint_id=beside)  # returns when all ranks have written, or fails on all
+        if dist.get_rank() == 0:
+            parts = dcp.FileSystemReader(beside).read_metadata().storage_data.values()
+            seal(beside, {".metadata", *(part.relative_path for part in parts)})
+            beside.rename(CHECKPOINTS / f"{step:06}")
+            for old in kept()[:-2]:
+                shutil.rmtree(old)
+    except dcp.CheckpointException as error:
+        failed = [next(iter(error.failures.values()))[0]]
+    except OSError as error:
+        failed = [error]
+    dist.broadcast_object_list(failed)
+    if failed[0]:
+        refuse(f"cannot save in {CHECKPOINTS}: {failed[0]}; make room there, then submit the job again", 1)
 
 
 def load(model, optimizer, batches):
     """Read the newest checkpoint if there is one; return its step."""
     newest = [None]
     if dist.get_rank() == 0:
-        shutil.rmtree(CHECKPOINTS / "unfinished", ignore_errors=True)  # of a run that was killed
-        newest = [newest_whole()]
+        try:
+            CHECKPOINTS.parent.mkdir(exist_ok=True)
+            lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+            shutil.rmtree(CHECKPOINTS / "unfinished", ignore_errors=True)  # of a run that was killed
+        except BlockingIOError:
+            newest = ["locked"]
+        except OSError:  # a file system without locks, or one that nobody can write to
+            pass
+        if newest[0] is None:
+            newest = [newest_whole()]
     dist.broadcast_object_list(newest)  # other nodes may see a new folder later
+    if newest[0] == "locked":
+        refuse(f"another job is training in {CHECKPOINTS}: wait for it, or give this one another --job-name")
     if newest[0] is None:
         return 0
     state = state_of(model, optimizer, batches, 0)  # says what to read, and where to put it
@@ -158,7 +185,7 @@ def load(model, optimizer, batches):
         dcp.load(state, checkpoint_id=newest[0])
     except dcp.CheckpointException as error:
         reason, _ = next(iter(error.failures.values()))
-        refuse(f"cannot load {newest[0]}: {reason}")
+        refuse(f"cannot load {newest[0]}: {reason}; rename it to continue from the one before")
     set_state_dict(
         model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"], options=BY_NAME
     )
@@ -212,8 +239,11 @@ def main():
 
     whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if rank == 0:
-        torch.save(whole, f"model-{RUN}.tmp")
-        Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")  # whole or not at all
+        try:
+            torch.save(whole, f"model-{RUN}.tmp")
+            Path(f"model-{RUN}.tmp").replace(f"model-{RUN}.pt")  # whole or not at all
+        except (OSError, RuntimeError) as error:
+            sys.exit(f"error: cannot save model-{RUN}.pt: {error}; make room there, then submit the job again")
     print(f"rank {rank}/{world_size} end")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import forked
-from support.accidents import signal_at_import
+from support.accidents import flip_a_bit, signal_at_import
 from support.continued import SAVED, read, write
 from support.one_oracle import EXACT, IMPORTED, PROGRAMS, STEPS, TIED, TIED_LATER, Training, difference, train
 from support.programs import stand_ins
@@ -78,6 +79,11 @@ def start(
     return train(ranks, PROGRAMS / name, 1, processes, edits=(edits or {}) | place, environ=environ)
 
 
+def names(folder: Path) -> list[str]:
+    """Return the names of what a folder shows."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def after(one: Training, found: Training, step: int) -> Training:
     """Return a training that continued after a step with the losses before it."""
     assert not any(found.statuses), found.text
@@ -86,16 +92,51 @@ def after(one: Training, found: Training, step: int) -> Training:
 
 
 def test_run_that_dies_while_it_saves(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
-    """Half a checkpoint is not found: the next run continues after the one before, and saves again."""
-    renamed = "    if dist.get_rank() == 0:\n        beside.rename"
-    died = start(ranks, "resume.py", 2, tmp_path, {renamed: f"    step == {STEPS} and os._exit(9)\n{renamed}"})
-    left = sorted(path.name for path in tmp_path.iterdir())
+    """Half a checkpoint is not found, nor is a copy: the next run continues after the one before, and saves again."""
+    renamed = "        if dist.get_rank() == 0:\n            beside.rename"
+    died = start(ranks, "resume.py", 2, tmp_path, {renamed: f"        step == {STEPS} and os._exit(9)\n{renamed}"})
+    left = names(tmp_path)
+    shutil.copytree(tmp_path / "unfinished", tmp_path / "000011-good")
+    (tmp_path / "000012.tar").write_bytes(b"")
     found = start(ranks, "resume.py", 2, tmp_path)
 
     assert died.statuses == [9, 9], died.text
     assert left == ["000010", "unfinished"]
     assert difference(after(one, found, SAVED), one).within(EXACT, EXACT)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["000010", "000020"]
+    assert names(tmp_path) == ["000010", "000011-good", "000012.tar", "000020"]
+
+
+NO_SPACE = 'Path("/dev/full").write_bytes(b"x")'
+FAILS = {
+    "one rank writes": (
+        "        dcp.save(",
+        f"        if dist.get_rank() == 1:\n            os.fsync = lambda _: {NO_SPACE}\n",
+    ),
+    "rank 0 renames": ("            beside.rename(", f"            {NO_SPACE}\n"),
+}
+
+
+@pytest.mark.parametrize("when", FAILS)
+def test_save_that_fails(when: str, ranks: forked.Forked, tmp_path: Path) -> None:
+    """An error of one rank, while it writes or after all have written, ends all with one line."""
+    call, failing = FAILS[when]
+    found = start(ranks, "resume.py", 2, tmp_path, {call: failing + call})
+
+    assert found.statuses == [1, 1], found.text
+    assert error_of(found).startswith(f"error: cannot save in {tmp_path}: [Errno 28] No space left"), found.text
+    assert "Traceback" not in found.text
+
+
+def test_second_job_in_a_folder(ranks: forked.Forked, tmp_path: Path) -> None:
+    """It ends with one line, and leaves what the other job is writing."""
+    (tmp_path / "unfinished").mkdir()
+    with Path(f"{tmp_path}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = start(ranks, "resume.py", 2, tmp_path)
+
+    assert found.statuses == [2, 2], found.text
+    assert error_of(found).startswith(f"error: another job is training in {tmp_path}: "), found.text
+    assert names(tmp_path) == ["unfinished"]
 
 
 @FULL
@@ -110,17 +151,19 @@ def test_oracle_sees_an_optimizer_that_starts_anew(one: Training, ranks: forked.
 
 @FULL
 def test_only_two_checkpoints_are_kept(ranks: forked.Forked, tmp_path: Path) -> None:
-    """Each save deletes all checkpoints but the newest two."""
-    found = start(ranks, "resume.py", 1, tmp_path, {"SAVE_EVERY = 10": "SAVE_EVERY = 5"})
+    """Each save deletes all checkpoints but the newest two, by number."""
+    million = {"SAVE_EVERY = 10": "SAVE_EVERY = 5", "batches, step)\n\n": "batches, step + 999_984)\n\n"}
+    found = start(ranks, "resume.py", 1, tmp_path, million)
 
     assert found.statuses == [0], found.text
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["000015", "000020"]
+    assert names(tmp_path) == ["1000004", "999999"]
 
 
 def test_requeue_stops_at_a_signal(one: Training, ranks: forked.Forked, tmp_path: Path) -> None:
-    """Two signals to one rank stop all after the same step, saved and requeued once; the next start continues there."""
+    """Signals stop all after the same step, saved and requeued once; the next start continues there."""
     folder = tmp_path / "checkpoints"
-    commands = stand_ins(tmp_path, scontrol=f'echo "$@" >>{tmp_path}/requeued')
+    third = "kill -USR1 $$"  # one that reaches scontrol as well
+    commands = stand_ins(tmp_path, scontrol=f'{third}; echo "$@" >>{tmp_path}/requeued')
     environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
     update = "        optimizer.step()\n"
     signalled = {
@@ -139,14 +182,14 @@ def test_requeue_stops_at_a_signal(one: Training, ranks: forked.Forked, tmp_path
 
 def test_signal_before_torch_is_there(ranks: forked.Forked, tmp_path: Path) -> None:
     """A signal during the imports stops all after the first step; without `scontrol`, one line says what to do."""
-    environ = {"SLURM_JOB_ID": "17", "PATH": "/nowhere"}
+    environ = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "exp/1", "PATH": "/nowhere"}
     before = f"os.chdir({str(tmp_path)!r})\n" + signal_at_import("torch")
     stopped = train(ranks, PROGRAMS / "requeue.py", 1, 2, before=before, environ=environ)
 
     assert stopped.statuses == [0, 0], stopped.text
     assert "stopped after step 1\n" in stopped.text
     assert stopped.text.count("saved; to continue, submit the job again") == 1
-    assert [path.name for path in tmp_path.glob("checkpoints/*/*")] == ["000001"]
+    assert names(tmp_path / "checkpoints" / "requeue-exp-1") == ["000001"]
 
 
 def test_programs_and_jobs_keep_apart(ranks: forked.Forked, tmp_path: Path) -> None:
@@ -155,7 +198,7 @@ def test_programs_and_jobs_keep_apart(ranks: forked.Forked, tmp_path: Path) -> N
         found = train(ranks, PROGRAMS / name, 1, 1, before=f"os.chdir({str(tmp_path)!r})\n", steps=10)
         assert len(found.losses) == 10, found.text
 
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["requeue-run", "resume-run"]
+    assert names(tmp_path / "checkpoints") == ["requeue-run", "requeue-run.lock", "resume-run", "resume-run.lock"]
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
@@ -180,15 +223,6 @@ def cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def change(folder: Path) -> None:
-    """Change eight bytes in the middle of a file: one of them is the exponent of a number."""
-    path = largest(folder)
-    content = bytearray(path.read_bytes())
-    for place in range(len(content) // 2, len(content) // 2 + 8):
-        content[place] ^= 0xFF
-    path.write_bytes(content)
-
-
 def mix(folder: Path) -> None:
     """Put a file of the other save in the place of one."""
     (other,) = (each for each in folder.parent.glob("[0-9]*") if each != folder)
@@ -197,9 +231,10 @@ def mix(folder: Path) -> None:
 
 REFUSED: dict[str, Callable[[Path], None]] = {
     "a file is cut short": cut,
+    "a bit is changed": lambda folder: flip_a_bit(largest(folder)),
     ".metadata is missing": lambda folder: (folder / ".metadata").unlink(),
 }
-UNNOTICED = {"bytes are changed": change, "files of two saves": mix}
+UNNOTICED = {"files of two saves": mix}
 
 
 def damaged(saved: Path, folder: Path, damage: Callable[[Path], None]) -> Path:
@@ -224,6 +259,7 @@ def test_damage_is_refused(what: str, saved: Path, ranks: forked.Forked, tmp_pat
 
     assert found.statuses == [2, 2], found.text
     assert error_of(found).startswith(f"error: cannot load {folder / '000010'}: "), found.text
+    assert "Traceback" not in found.text
 
 
 @FULL
@@ -279,7 +315,7 @@ def test_damage_under_a_seal(what: str, sealed: Path, one: Training, ranks: fork
 
     assert found.text.count(f"warning: {folder / '000020'} is damaged and set aside\n") == 1
     assert difference(after(one, found, SAVED), one).within(EXACT, EXACT)
-    assert sorted(path.name for path in folder.iterdir()) == ["000010", "000020", "damaged-000020"]
+    assert names(folder) == ["000010", "000020", "damaged-000020"]
 
 
 def test_checkpoint_of_another_model(saved: Path, ranks: forked.Forked) -> None:

@@ -34,7 +34,7 @@ IMPORTS = {
 
 LADDERS = """
 torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 103, requeue/resume 137, mixed_precision/ddp 80
-does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 149, requeue/resume 174, tensor_parallel/ddp 124, \
+does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 192, requeue/resume 218, tensor_parallel/ddp 124, \
 fsdp_tp/tensor_parallel 141, pipeline/ddp 100, context_parallel/fsdp 111, less_memory/fsdp 105, \
 accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 113, \
 resume_jax/sharded_jax 174
