@@ -96,7 +96,7 @@ def main():
     if rank == 0:
         total = share * len(devices)
         print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
-        print(f"saving in checkpoints/{CHECKPOINTS.name}", flush=True)
+        print(f"saving in checkpoints/{CHECKPOINTS.name}: let no other job do so now", flush=True)
         with saving(CHECKPOINTS):
             CHECKPOINTS.parent.mkdir(exist_ok=True)
             lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)  # until this process ends
