@@ -66,6 +66,9 @@ redirect_html_template_file = "_templates/moved.html"
 redirects = {
     "reference/api-checkpoint": "api-signals.html",
     "reference/checkpoint-format": "../guides/checkpoints.html",
+    "reference/api-adapt": "../start/your-own-script.html",
+    "reference/api-script": "../start/your-own-script.html",
+    "tools/adapt": "../start/your-own-script.html",
 }
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from srunbook import adapt, generate
+from support.node import call
 
 ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "tests" / "support" / "my_cluster.mjs"
 PAGE = "guides/torchrun/several-nodes.html"
 SCRIPT = "slurm/torchrun/ddp.sbatch"
 
@@ -25,9 +25,9 @@ CONFIG = {
 
 
 def expected(config, script=SCRIPT):
-    """Return what `srunbook adapt` makes of a script."""
-    site = adapt.site(generate.Layer("my cluster", config))
-    return adapt.adapt((ROOT / script).read_bytes(), site).data.decode()
+    """Return what the panel's program makes of a script, run outside of a page."""
+    ((fitted,),) = call(RUNNER, {"scripts": [(ROOT / script).read_text(encoding="utf-8")], "clusters": [config]})
+    return fitted
 
 
 def open_panel(page, button="My cluster"):
@@ -113,7 +113,7 @@ def test_values_are_in_the_script(open_page, site, tmp_path):
 
 
 def test_every_script_of_a_page(open_page):
-    """From the button of one script, all come out as `srunbook adapt` makes them, also below a difference; and back."""
+    """From the button of one script, all come out fitted, also below a difference; and back."""
     page = open_page("guides/torchrun/time-limit.html")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     before = page.locator("article pre").all_text_contents()

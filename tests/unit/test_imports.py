@@ -19,10 +19,10 @@ HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "orbax"}
 PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")
 """Rooms that get by with the standard library."""
 
-LIGHT = (*PLAIN, "adapt", "cluster", "distributed", "generate", "measurements", "sites", "cli")
+LIGHT = (*PLAIN, "cluster", "distributed", "generate", "measurements", "sites", "cli")
 """Rooms that bring no framework."""
 
-COMMANDS = ("adapt", "cluster", "generate", "simulate", "verify")
+COMMANDS = ("cluster", "generate", "simulate", "verify")
 
 
 @pytest.mark.parametrize(

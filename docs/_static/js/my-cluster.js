@@ -1,8 +1,7 @@
 /**
  * "My cluster": readers say once what their cluster is like, and every job script of the site shows it.
  *
- * `fit` changes a script as `srunbook adapt` does; tests/site/test_my_cluster.py compares both. The values are fields
- * of `srunbook generate --config`, null for "I need none". They stay in the browser.
+ * The values are fields of `srunbook generate --config`, null for "I need none". They stay in the browser.
  */
 const KEY = "srunbook.cluster";
 const WORD = "[^\\s\"'\\\\#]+";
