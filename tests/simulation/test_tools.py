@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.comparing import Mask
 
 from srunbook.explain import load_entries
