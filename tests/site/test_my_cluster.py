@@ -24,7 +24,7 @@ CLUSTERS = [
     {"container_image": "$SCRATCH/my.sif", "modules_to_load": []},
 ]
 
-OURS = re.compile(r'#SBATCH --|module load |(export )?image=|VENV=|source ".*/bin/activate"')
+OURS = re.compile(r'#SBATCH --|module load |(export )?image=|VENV=|source ".*/bin/activate"', re.IGNORECASE)
 """Lines that depend on the cluster."""
 
 FITTED = {
