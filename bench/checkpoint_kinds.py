@@ -99,7 +99,7 @@ class Kind:
 def recipe() -> str:
     """Return the functions of sealed.py that the page shows, word for word, and what they need."""
     text = SEALED.read_text(encoding="utf-8")
-    wanted = ("checksum", "seal", "newest_whole")
+    wanted = ("checksum", "kept", "seal", "newest_whole")
     found = [
         ast.get_source_segment(text, part) or ""
         for part in ast.parse(text).body
@@ -111,9 +111,11 @@ def recipe() -> str:
 SEALED_DCP: Edits = (
     ("def main():", f"{recipe()}\ndef main():"),
     (
-        '    done = max((int(file.parent.name) for file in Path("checkpoints").glob("*/.metadata")), default=0)\n',
-        "    newest = [newest_whole() if dist.get_rank() == 0 else None]\n"
-        "    dist.broadcast_object_list(newest)\n"
+        "    newest = [max((int(step) for step in steps if step.isdigit()), default=0)]\n",
+        "    newest = [newest_whole() if dist.get_rank() == 0 else None]\n",
+    ),
+    (
+        "    done = newest[0]\n",
         "    done = int(newest[0].name) if newest[0] else 0\n",
     ),
     ('checkpoint_id=f"checkpoints/{done}"', "checkpoint_id=newest[0]"),

@@ -22,7 +22,10 @@ def main():
     model = fully_shard(torch.nn.Linear(8, 4))  # each process holds a part of each parameter
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     # .metadata is written last: a folder without it is half a checkpoint.
-    done = max((int(file.parent.name) for file in Path("checkpoints").glob("*/.metadata")), default=0)
+    steps = [file.parent.name for file in Path("checkpoints").glob("*/.metadata")]
+    newest = [max((int(step) for step in steps if step.isdigit()), default=0)]
+    dist.broadcast_object_list(newest)  # other nodes may see a new folder later
+    done = newest[0]
     if done:
         parts = get_state_dict(model, optimizer)  # says what to read, and where to put it
         dcp.load(dict(zip(("model", "optimizer"), parts, strict=True)), checkpoint_id=f"checkpoints/{done}")
