@@ -45,7 +45,6 @@ extensions = [
     "paste_box",
     "measured",
     "drawings",
-    "script_builder",
     "pages",
     "navigation",
     "llms",

@@ -77,7 +77,6 @@ def describe_without_source(_app: Sphinx, page: str, _template: str, context: di
 
 
 NEEDED: dict[str, tuple[str | None, str, dict[str, Any]]] = {
-    "script-builder": ("builder.css", "js/builder.js", {"type": "module"}),
     "memory-calculator": ("memory.css", "js/memory.js", {"type": "module"}),
     "paste-box": ("paste-box.css", "js/explain-box.js", {"defer": "defer"}),
     "guide-zip-line": (None, "js/zip.js", {"type": "module"}),

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import jinja2
 import pytest
+from click.testing import CliRunner
 from support.generated_jobs import Capacity, Trial, generated
 from support.kept import kept_in_step
 
 from srunbook import generate
+from srunbook.cli import main
 from srunbook.generate import JobSpecification, Layer
 from srunbook.generate.script import NOTE, context, rendered, source
 from srunbook.generate.specification import TAKEN, choices
 
-GOLDEN = Path(__file__).resolve().parent / "generated"
+READY = sorted((Path(__file__).resolve().parents[2] / "examples" / "ready_scripts").glob("*.sbatch"))
 
 
 def script(**values) -> str:
@@ -27,15 +30,14 @@ def script(**values) -> str:
     return generate.render(generate.specify(layer).specification)
 
 
-@pytest.mark.parametrize("framework", choices("framework"))
-@pytest.mark.parametrize("profile", generate.PROFILES)
-def test_golden_file(profile, framework, pytestconfig):
-    """Each profile gives each framework the script that is kept."""
-    layer = Layer("here", {"profile": profile, "framework": framework, "script": "train.py"})
-    path = GOLDEN / f"{profile}-{framework}.sbatch"
-    text = generate.render(generate.specify(layer).specification)
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_ready_script(path, pytestconfig):
+    """A ready script of the site is what the command in its third line prints."""
+    command = path.read_text(encoding="utf-8").splitlines()[2].removeprefix("# Made by: ")
+    result = CliRunner().invoke(main, shlex.split(command)[1:])
 
-    kept_in_step(path, text, pytestconfig.getoption("--record"), __file__)
+    assert result.exit_code == 0, result.stderr
+    kept_in_step(path, result.stdout, pytestconfig.getoption("--record"), __file__)
 
 
 @pytest.fixture(scope="module")

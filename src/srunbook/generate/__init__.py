@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from srunbook.generate.layers import JobError, Layer, ResolvedJob, read_config, settings, specify
-from srunbook.generate.script import ScriptLine, conda_activation, explain, quote, quote_place, render, rules
+from srunbook.generate.script import ScriptLine, conda_activation, explain, quote, quote_place, render
 from srunbook.generate.specification import (
     PROFILES,
     SCHEMA_URL,
@@ -38,7 +38,6 @@ __all__ = [
     "quote_place",
     "read_config",
     "render",
-    "rules",
     "schema",
     "settings",
     "specify",

@@ -1,7 +1,6 @@
 """From a specification to the text of a job script, and to the reasons of its lines.
 
-The template is Jinja, of which it uses values and ifs that stand alone on a line: a page renders it in a browser, too.
-A comment `{# fields: reason #}` by itself explains the next line.
+The template is Jinja. A comment `{# fields: reason #}` by itself explains the next line.
 """
 
 from __future__ import annotations
@@ -12,28 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import jinja2
 
-from srunbook import sites
-from srunbook._connections import OTHER_FILES
-from srunbook.generate.layers import JobError, ResolvedJob, example
+from srunbook.generate.layers import JobError, ResolvedJob
 from srunbook.generate.specification import (
-    CONTRADICTIONS,
-    CONTROL,
-    FILES,
-    LINKED,
-    PAIRS,
-    PROFILES,
-    TAKEN,
     TEXT,
     TORCHRUN_SIGNALS,
-    WARNING,
     JobSpecification,
     advice,
     connections,
-    schema,
 )
 
 Context = Mapping[str, str | int | bool | None]
@@ -306,33 +293,3 @@ def conda_activation(environment: str) -> str:
     conda, _, name = environment.rpartition("/envs/")
     base = '"$(conda info --base)/bin/activate"' if conda.endswith("/.conda") else quote_place(f"{conda}/bin/activate")
     return f"{base} {quote(name)}"
-
-
-def rules() -> dict[str, Any]:
-    """Return all that another engine needs to accept the same jobs and to render the same scripts, as JSON can hold it.
-
-    The page that writes job scripts in the browser works from this. A rule about several fields has a name and a
-    text; when it is broken, each engine knows by itself.
-    """
-    fields = {
-        name: {**made, "example": example(name), "required": JobSpecification.model_fields[name].is_required()}
-        for name, made in schema()["properties"].items()
-    }
-    return {
-        "template": source(),
-        "fields": fields,
-        "profiles": PROFILES,
-        "clusters": {name: dict(sites.read(name)) for name in sites.names()},
-        "pairs": PAIRS,
-        "contradictions": [
-            dict(zip(("name", "field", "text"), (name, *text.split(" ", 1)), strict=True))
-            for name, text in CONTRADICTIONS.items()
-        ],
-        "taken": TAKEN,
-        "warning": WARNING,
-        "keywords": sorted(KEYWORDS),
-        "plain_fields": PLAIN_FIELDS,
-        "control": CONTROL,
-        "linked": LINKED,
-        "limits": {"comment_column": COMMENT_COLUMN, "files": FILES, "other_files": OTHER_FILES},
-    }
