@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from support.programs import stand_ins
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "does_not_fit"
 
-PAGE = ROOT / "docs" / "guides" / "does-not-fit" / "checkpoints.md"
 
 FULL = pytest.mark.full
 
@@ -267,25 +265,13 @@ def test_damage_is_refused(what: str, saved: Path, ranks: forked.Forked, tmp_pat
 def test_damage_that_goes_unnoticed(
     what: str, saved: Path, one: Training, ranks: forked.Forked, tmp_path: Path
 ) -> None:
-    """Other numbers of the same size train on to another result; the checksums of the page tell."""
-    shell = {"cwd": tmp_path, "shell": True, "capture_output": True, "text": True}
-    shutil.copytree(saved / "000010", tmp_path / "checkpoints" / "resume-fsdp" / "000040")
-    commands = [line[2:] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("$ sha256sum")]
-    make, check = (command for command in commands)
-    made, whole = (subprocess.run(command, check=False, **shell) for command in (make, check))
-    shutil.rmtree(tmp_path / "checkpoints")
-    folder = damaged(saved, tmp_path / "checkpoints" / "resume-fsdp", UNNOTICED[what])
-    (folder / "000010").rename(folder / "000040")  # the name on the page
-    told = subprocess.run(check, check=False, **shell)
-    (folder / "000040").rename(folder / "000010")
+    """Files of another save train on to another result; the seals of `sealed.py` tell."""
+    folder = damaged(saved, tmp_path / "checkpoints", UNNOTICED[what])
     found = start(ranks, "resume.py", 2, folder)
 
     assert found.statuses == [0, 0], found.text
     assert "resumed after step " in found.text
     assert found.losses != pytest.approx(one.losses[SAVED:], abs=EXACT)
-    assert (made.returncode, whole.returncode, whole.stdout) == (0, 0, "")
-    assert told.returncode == 1
-    assert "FAILED" in told.stdout
 
 
 SEALED = {
