@@ -233,8 +233,7 @@ def test_jobs_of_other_names_keep_apart(one: Training, run: Run) -> None:
     other = run("requeue.py", 2, folder=first.folder, SLURM_JOB_NAME="exp/1", SLURM_ARRAY_TASK_ID="3")
 
     assert first.status == 1
-    assert "epoch=0-step=32.ckpt: RuntimeError(" in first.failure
-    assert "make room there" in first.failure
+    assert re.search(r"error: cannot save .*epoch=0-step=32\.ckpt: (OS|Runtime)Error\(.*make room there", first.failure)
     assert "resumed" not in other.text
     assert other.losses == pytest.approx(one.losses, rel=EXACT)
     assert {path.name for path in (first.folder / "checkpoints").iterdir()} == {"requeue-simulation", "requeue-exp-1-3"}
