@@ -13,14 +13,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import measurements
 from colours import PLOT, plot_style
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measurements import Configuration, Measurement, read_measurement
 from repository import FileError, RepositoryDirective, disclosure, download, find, line
 from sphinx.util.docutils import SphinxRole
-
-from srunbook import measurements
-from srunbook.measurements import Configuration, Measurement, read_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "orbax"}
 PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")
 """Rooms that get by with the standard library."""
 
-LIGHT = (*PLAIN, "cluster", "distributed", "generate", "measurements", "sites", "cli")
+LIGHT = (*PLAIN, "cluster", "distributed", "generate", "sites", "cli")
 """Rooms that bring no framework."""
 
 COMMANDS = ("cluster", "generate", "simulate", "verify")

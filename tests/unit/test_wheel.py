@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CORE = ("slurm", "ranklog", "signals", "measurements", "simulate", "sites", "generate", "verify")
+CORE = ("slurm", "ranklog", "signals", "simulate", "sites", "generate", "verify")
 CORE += ("cluster", "cli")
 """Rooms that need no extra."""
 
