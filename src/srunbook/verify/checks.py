@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -50,7 +49,7 @@ NO_SRUN = "the script alone runs on the first node only: put srun before the com
 
 
 class Step(NamedTuple):
-    """A step that srun started, or the steps of one number of all components of a heterogeneous job."""
+    """A step that srun started."""
 
     name: str
     tasks: int  # 0 if sacct does not say
@@ -128,29 +127,23 @@ def check_ranks(
     job: str, worlds: Sequence[World], accounting: Accounting, logs: Logs, backend: str | None
 ) -> list[Check]:
     """Make all checks of rank lines, in the worlds of the last attempt."""
+    if any("+" in part for part in accounting.parts):
+        evidence = "a step of a heterogeneous job may use several components, and sacct doesn't say which"
+        return [not_proven("ranks", evidence, "read the ranks' start and end lines in the job's log")]
     lines = _check_lines(job, worlds, logs)
     if lines.verdict is not Verdict.PASSED:
         return [lines]
     steps = steps_of(accounting)
-    world = _check_world(worlds, steps, accounting)
+    world = _check_world(worlds, steps)
     hosts = _check_hosts(worlds, steps, accounting) if accounting.rows and world.verdict is Verdict.PASSED else None
     found = (lines, world, hosts, _check_backend(worlds, backend), _check_ends(job, worlds, logs))
     return [check for check in (*found, _check_parameters(worlds)) if check]
 
 
 def steps_of(accounting: Accounting) -> list[Step]:
-    """Return the steps that srun started in the last attempt; those of components also together."""
-    numbers = defaultdict(list)
-    for row in accounting.last:
-        number = re.fullmatch(r"([0-9]+)(?:\+[0-9]+)?", row.step)
-        if number:
-            numbers[number[1]].append(Step(row.identity, row.tasks or 0, _short(row.node_list)))
-    joined = [
-        Step(" and ".join(p.name for p in parts), sum(p.tasks for p in parts), [n for p in parts for n in p.nodes])
-        for parts in numbers.values()
-        if len(parts) > 1
-    ]
-    return [*(part for parts in numbers.values() for part in parts), *joined]
+    """Return the steps that srun started in the last attempt."""
+    started = [row for row in accounting.last if row.step.isdecimal()]
+    return [Step(row.identity, row.tasks or 0, _short(row.node_list)) for row in started]
 
 
 def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
@@ -185,21 +178,21 @@ def _check_lines(job: str, worlds: Sequence[World], logs: Logs) -> Check:
     return passed(name, f"{_count(sum(len(world.runs) for world in worlds), 'rank')} in {read}")
 
 
-def _check_world(worlds: Sequence[World], steps: Sequence[Step], accounting: Accounting) -> Check:
+def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
     """Check that the ranks of each step are one world, and that all of them are there."""
     for world in worlds:
         fitting = [step for step in steps if _fits(step, world)]
         if twins := _twins(world, worlds, fitting):
             return twins
         if steps and not fitting:
-            return _misfit(world, worlds, steps, accounting)
+            return _misfit(world, worlds, steps)
     for world in worlds:
         missing = list(islice((rank for rank in range(world.size) if rank not in world.runs), 9))
         if missing:
             evidence = f"{len(world.runs)} of {world.size} ranks printed a start line; not rank {_few(missing)}"
             return not_proven("world", evidence, f"is its output in another file? Give each: --log FILE. Or {PRINT}")
     most = max((step.tasks for world in worlds for step in steps if _fits(step, world)), default=0)
-    silent = next((step for step in steps if step.tasks > most > 0 and " and " not in step.name), None)
+    silent = next((step for step in steps if step.tasks > most > 0), None)
     if silent:
         return not_proven("world", f"{silent.name} has {silent.tasks} tasks and printed no rank lines", PRINT)
     return passed("world", "; ".join(f"world of {world.size}: {_places([world])}" for world in worlds[:8]))
@@ -224,13 +217,13 @@ def _twins(world: World, worlds: Sequence[World], fitting: Sequence[Step]) -> Ch
     return None
 
 
-def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step], accounting: Accounting) -> Check:
+def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step]) -> Check:
     """Say why no step can be these ranks."""
     step = max(steps, key=lambda step: step.tasks)
     has = f"{step.name} has {_count(step.tasks, 'task')} on {_count(len(step.nodes), 'node')}"
     if not step.tasks:
         return not_proven("world", f"sacct does not say how many tasks {step.name} had", "ask again in a minute")
-    if world.size % step.tasks == 0 or len(accounting.parts) > 1 or len(step.nodes) == 1:  # or the script started them
+    if world.size % step.tasks == 0 or len(step.nodes) == 1:  # or the script started them
         evidence = f"a world of {world.size} on {_count(len(world.hosts), 'node')}, and {has}"
         return not_proven("world", evidence, "Slurm counts only ranks that srun starts: start them with srun")
     return failed("world", f"a world of {_count(world.size, 'rank')}, and {has}: {_places(worlds)}", OWN_WORLDS)
