@@ -8,6 +8,7 @@ a parameter from what it is.
 
 from __future__ import annotations
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from docutils import nodes
+
+from srunbook import sites
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -143,6 +146,16 @@ def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
                 text.parent.replace(text, nodes.Text(": "))
 
 
+def write_sites(app: Sphinx, problem: Exception | None) -> None:
+    """Write what is known of each site, except the account, which is an example, for the panel *My cluster*."""
+    if app.builder.format == "html" and not problem:
+        known = {name: {**sites.read(name)} for name in sites.names()}
+        for fields in known.values():
+            fields.pop("account", None)
+        text = json.dumps({name: fields for name, fields in known.items() if fields})
+        Path(app.outdir, "_static", "sites.json").write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the changes, most of them after those of other extensions."""
     app.setup_extension("sphinx_copybutton")
@@ -153,4 +166,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", load)
     app.connect("html-page-context", find_site, priority=900)
     app.connect("html-page-context", leave_out, priority=999)
+    app.connect("build-finished", write_sites)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

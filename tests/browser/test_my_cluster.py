@@ -112,6 +112,18 @@ def test_values_are_in_the_script(open_page, site, tmp_path):
     assert page.evaluate("localStorage.length === 0 || !localStorage.getItem('srunbook.cluster')")
 
 
+def test_a_known_site(open_page):
+    """A known site fills in what is known of it, in place of another one's values; what the reader said stays."""
+    panel = open_panel(open_page(PAGE))
+    panel.get_by_label("Account").fill("physics")
+    panel.get_by_label("Known site").select_option("mila")
+    panel.get_by_label("Known site").select_option("raven")
+
+    assert panel.get_by_label("GPUs of a node").input_value() == "a100:4"
+    assert panel.get_by_label("Partition", exact=True).input_value() == ""
+    assert panel.get_by_label("Account").input_value() == "physics"
+
+
 def test_every_script_of_a_page(open_page):
     """From the button of one script, all come out fitted, also below a difference; and back."""
     page = open_page("guides/torchrun/time-limit.html")
@@ -136,8 +148,9 @@ def test_every_script_of_a_page(open_page):
         ("Account", "it's", "who is charged; “none” drops the line"),
         ("GPUs of a node", "four", "4, or a100:4 with their type, or 0"),
         ("CPUs of a node", "-1", "a whole number"),
-        ("Where it is", '~/a" b/envs/x', "a path without blanks; with conda, it has /envs/ in it"),
-        ("Where it is", "~/torch-env", "a path without blanks; with conda, it has /envs/ in it"),
+        ("Where it is", '~/a" b/envs/x', "a path without blanks; of conda, also a name"),
+        ("Where it is", "~/torch-env", "a path without blanks; of conda, also a name"),
+        ("Time limit", "2 hours", "hours:minutes:seconds, or days-hours:minutes:seconds"),
         ("Modules to load", "cuda $(x)", "in this order; “none” drops the lines"),
     ],
 )

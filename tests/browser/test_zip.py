@@ -40,6 +40,7 @@ def fitted_page(open_page):
     page.evaluate("text => localStorage.setItem('srunbook.cluster', text)", json.dumps(CONFIG))
     page.reload()
     page.get_by_text(SAID).wait_for()
+    assert page.get_by_role("button", name="My cluster").count() == 1  # one module, though the zip uses it, too
     return page
 
 

@@ -12,7 +12,7 @@ from support.node import call
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "tests" / "support" / "my_cluster.mjs"
-SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
+SCRIPTS = sorted([*(ROOT / "slurm").rglob("*.sbatch"), *(ROOT / "examples" / "ready_scripts").glob("*.sbatch")])
 
 DIRECTIVES = ("partition", "account", "qos", "constraint")
 CLUSTERS = [
@@ -22,9 +22,14 @@ CLUSTERS = [
     {"platform": "cpu", "gpus_per_node": None, "cpus_per_node": 64, "virtual_environment": "/scratch/me/env"},
     {"conda_environment": "~/.conda/envs/torch", "modules_to_load": ["gcc/13", "miniforge"]},
     {"container_image": "$SCRATCH/my.sif", "modules_to_load": []},
+    {"nodes": 8, "memory_per_node": "480G", "time_limit": "1-00:00:00", "script": "my_train.py"},
 ]
 
-OURS = re.compile(r'#SBATCH --|module load |(export )?image=|VENV=|source ".*/bin/activate"', re.IGNORECASE)
+OURS = re.compile(
+    r'#SBATCH --|module load |(export )?image=|VENV=|source ".*/bin/activate"|PROCESSES=| +\S+\.py$|.*"\$\{@:-\S+\}"$'
+    r"|# .* nodes? of .*: \d+ process(es)?|# Made by: srunbook generate ",
+    re.IGNORECASE,
+)
 """Lines that depend on the cluster."""
 
 FITTED = {
@@ -50,9 +55,29 @@ module load gcc/13 cuda/12.4 openmpi  # EDIT: your site's module with PyTorch
 module load apptainer
 image="$SCRATCH/my.sif"    # EDIT: your image, where all nodes see it
 """,
-    ("lightning/single_gpu", "gpus_per_node: 'h100:8', cpus_per_node: 128"): """
+    (
+        "torchrun/ddp",
+        "conda_environment: torch, nodes: 8, memory_per_node: 480G, time_limit: '02:00:00', script: a/t.py",
+    ): """
+#SBATCH --nodes=8             # EDIT: how many nodes
+#SBATCH --mem=480G            # EDIT: memory on each node, for all its processes
+#SBATCH --time=02:00:00       # EDIT: hours:minutes:seconds
+source "$(conda info --base)/bin/activate" torch  # EDIT: your environment, where all nodes see it
+  "${@:-a/t.py}"
+""",
+    (
+        "../examples/ready_scripts/torchrun-one-node",
+        "nodes: 8, memory_per_node: 480G, gpus_per_node: 8, script: t.py",
+    ): """
+#SBATCH --gpus-per-node=8
+#SBATCH --mem=480G
+PROCESSES=8  # on each node: one for each GPU
+  t.py
+""",
+    ("lightning/single_gpu", "gpus_per_node: 'h100:8', cpus_per_node: 128, memory_per_node: 480G"): """
 #SBATCH --gres=gpu:h100:1     # EDIT: type and number of the GPUs of a node; gpu:N for any type
 #SBATCH --cpus-per-task=16    # EDIT: the CPU cores of a node, divided by its GPUs; 18 on Raven
+#SBATCH --mem=60G             # EDIT: memory on each node, for all its processes
 """,
 }
 """What becomes of a script, by its name and the cluster: the lines that are new. A script for one GPU keeps one."""

@@ -3,7 +3,7 @@
  *
  * Without that, the link is an ordinary one. What packs the zip comes with the click.
  */
-import { fitted, load, onChange } from "./my-cluster.js";
+import { fitted, load, onChange } from "./fit.js";
 
 const links = [...document.querySelectorAll("a.guide-zip")].map((link) => {
   const said = document.createElement("span");
