@@ -149,10 +149,12 @@ def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
 def write_sites(app: Sphinx, problem: Exception | None) -> None:
     """Write what is known of each site, except the account, which is an example, for the panel *My cluster*."""
     if app.builder.format == "html" and not problem:
-        known = {name: {**sites.read(name)} for name in sites.names()}
-        for fields in known.values():
-            fields.pop("account", None)
-        text = json.dumps({name: fields for name, fields in known.items() if fields})
+        known = {}
+        for name in sites.names():
+            fields = {field: value for field, value in sites.read(name).items() if field != "account"}
+            if fields:
+                known[name] = {"partition": None, "constraint": None, **fields}  # what it doesn't name, it doesn't need
+        text = json.dumps(known)
         Path(app.outdir, "_static", "sites.json").write_text(text, encoding="utf-8")
 
 

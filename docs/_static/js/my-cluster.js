@@ -7,17 +7,17 @@ const PATH = "(~|\\$\\w+)?[\\w.\\/+@%:=\\-]+";
 /** Label, what is allowed, and its pattern. */
 const FIELDS = {
   partition: ["Partition", "sinfo lists them", WORD],
-  account: ["Account", "who is charged; “none” drops the line", WORD],
+  account: ["Account", "who is charged", WORD],
   qos: ["QOS", "quality of service", WORD],
-  constraint: ["Constraint", "features of the nodes; “none” drops the line", WORD],
-  gpus_per_node: ["GPUs of a node", "4, or a100:4 with their type, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
+  constraint: ["Constraint", "features of nodes", WORD],
+  gpus_per_node: ["GPUs of a node", "4, a100:4 with a type, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
   cpus_per_node: ["CPUs of a node", "a whole number", "[1-9]\\d{0,3}"],
   memory_per_node: ["Memory of a node", "480G, or 0 for all of it", "0|[1-9]\\d*[MG]"],
   nodes: ["Nodes", "for scripts on several nodes", "[1-9]\\d{0,4}"],
-  time_limit: ["Time limit", "hours:minutes:seconds, or days-hours:minutes:seconds", "(\\d+-)?\\d+(:\\d\\d){2}"],
+  time_limit: ["Time limit", "24:00:00, or 2-00:00:00", "(\\d+-)?\\d+(:\\d\\d){2}"],
   script: ["Your program", "its file, such as train.py", "[\\w.\\/][\\w.\\/+@%:=\\-]*"],
-  place: ["Where it is", "a path without blanks; of conda, also a name", PATH],
-  modules_to_load: ["Modules to load", "in this order; “none” drops the lines", "[\\w.\\/+@:=][\\w.\\/+@:= \\-]*"],
+  place: ["Where it is", "a path; of conda, also a name", PATH],
+  modules_to_load: ["Modules to load", "in this order", "[\\w.\\/+@:=][\\w.\\/+@:= \\-]*"],
 };
 const KINDS = {
   virtual_environment: ["a virtual environment", "~/torch-env"],
@@ -148,8 +148,8 @@ function build() {
   dialog = make("dialog", { className: "fit-dialog", innerHTML: `<form class="fit-form" method="dialog">
     <div class="fit-head"><h2 id="fit-title">My cluster</h2>
       <button type="button" class="fit-close" aria-label="Close">×</button></div>
-    <p>Fill in what you know. Every job script on these pages then shows your values, ready to copy and download.
-      They stay in this browser.</p>
+    <p>Fill in what you know; “none” drops a line that your site doesn't need. Every job script on these pages then
+      shows your values, ready to copy and download. They stay in this browser.</p>
     ${fields.join("")}<p class="fit-status" role="status"></p>
     <div class="fit-buttons"><button class="fit-main">Fit the scripts</button>
       <button type="button" class="fit-forget">Forget everything</button></div></form>` });
