@@ -146,7 +146,7 @@ def test_every_script_of_a_page(open_page):
     [
         ("Partition", "batch; rm -rf /", "sinfo lists them"),
         ("Account", "it's", "who is charged"),
-        ("GPUs of a node", "four", "4, a100:4 with a type, or 0"),
+        ("GPUs of a node", "four", "4, a100:4, or 0"),
         ("CPUs of a node", "-1", "a whole number"),
         ("Where it is", '~/a" b/envs/x', "a path; of conda, also a name"),
         ("Where it is", "~/torch-env", "a path; of conda, also a name"),

@@ -10,7 +10,7 @@ const FIELDS = {
   account: ["Account", "who is charged", WORD],
   qos: ["QOS", "quality of service", WORD],
   constraint: ["Constraint", "features of nodes", WORD],
-  gpus_per_node: ["GPUs of a node", "4, a100:4 with a type, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
+  gpus_per_node: ["GPUs of a node", "4, a100:4, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
   cpus_per_node: ["CPUs of a node", "a whole number", "[1-9]\\d{0,3}"],
   memory_per_node: ["Memory of a node", "480G, or 0 for all of it", "0|[1-9]\\d*[MG]"],
   nodes: ["Nodes", "for scripts on several nodes", "[1-9]\\d{0,4}"],
