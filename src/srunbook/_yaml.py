@@ -114,7 +114,7 @@ def _problem(error: Exception, text: str) -> str:
 
 def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
     """Return the line of each key and of each item, by its path in the document."""
-    found: dict[tuple[Any, ...], int] = {}
+    lines: dict[tuple[Any, ...], int] = {}
     left: list[tuple[tuple[Any, ...], Node]] = [((), root)]
     seen: set[int] = set()
     while left:
@@ -130,6 +130,6 @@ def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
         for part, child, line in below:
             if isinstance(part, list):
                 raise MalformedError(f"{path}:{line}: a key is a list or a mapping. Write a word, as in nodes: 4")
-            found[(*place, part)] = line
+            lines[(*place, part)] = line
             left.append(((*place, part), child))
-    return found
+    return lines
