@@ -81,7 +81,7 @@ def describe_without_source(_app: Sphinx, page: str, _template: str, context: di
 
 NEEDED: dict[str, tuple[str | None, str, dict[str, Any]]] = {
     "memory-calculator": ("memory.css", "js/memory.js", {"type": "module"}),
-    "paste-box": ("paste-box.css", "js/explain-box.js", {"defer": "defer"}),
+    "paste-box": ("paste-box.css", "js/paste-box.js", {"defer": "defer"}),
     "guide-zip-line": (None, "js/zip.js", {"type": "module"}),
 }
 """Style sheet and script of the pages that have something of a class."""

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import paste_box
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -287,6 +288,14 @@ def test_entry_about_a_failure(faulty, name):
     assert bool(found) == (complaint is not None), found
     assert complaint is None or complaint in found[0]
     assert (faulty.site / "troubleshooting" / f"{name}.html").is_file()
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", "a++", "a{,2}", "(?i)a", "(?P<n>a)", r"\s", "[]a]"])
+def test_pattern_that_javascript_does_not_share(monkeypatch, pattern):
+    """A regular expression that JavaScript reads in another way never reaches the paste box."""
+    monkeypatch.setattr(paste_box, "load_patterns", lambda: {"levels": [{"patterns": ["a", pattern]}]})
+    with pytest.raises(paste_box.PatternError, match="have in common"):
+        paste_box.rules()
 
 
 def not_reproduced(message: str) -> str:
