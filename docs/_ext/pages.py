@@ -21,7 +21,6 @@ from srunbook import sites
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
-    from sphinx.config import Config
 
 SHORTEST, LONGEST = 50, 160
 """Characters that a search engine shows of a description."""
@@ -89,18 +88,6 @@ NEEDED: dict[str, tuple[str | None, str, dict[str, Any]]] = {
 GALLERY = ("sg_gallery", "sg-tags")
 """How the names of sphinx-gallery's files begin, below `_static/`."""
 
-WHOLE = """
-// A copied file ends as the file does; a copied command has no end of line, which would run it when it is pasted.
-const filteredText = filterText;
-filterText = (target, exclude) => filteredText(target, exclude) + (target.closest(".code-file") ? "\\n" : "");
-"""
-"""sphinx-copybutton's `formatCopyText` takes one end of line away, so that of a file gets one more."""
-
-
-def keep_last_line(_app: Sphinx, config: Config) -> None:
-    """Let the copy button take a file with the end of its last line."""
-    config.html_context["copybutton_format_func"] += WHOLE
-
 
 def load(app: Sphinx, page: str, _template: str, _context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Add the files that a page needs."""
@@ -160,8 +147,6 @@ def write_sites(app: Sphinx, problem: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the changes, most of them after those of other extensions."""
-    app.setup_extension("sphinx_copybutton")
-    app.connect("config-inited", keep_last_line, priority=900)
     app.connect("doctree-read", replace_hyphens)
     app.connect("doctree-read", describe, priority=900)
     app.connect("html-page-context", describe_without_source)

@@ -67,7 +67,7 @@ def copied(page, box):
     box.hover()
     box.locator("button.copybtn").first.click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text !== 'nothing yet')")
-    return page.evaluate("navigator.clipboard.readText()")
+    return page.evaluate("navigator.clipboard.readText()") + "\n"  # which the button leaves out
 
 
 def downloaded(page, button, folder):
