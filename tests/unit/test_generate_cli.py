@@ -152,7 +152,6 @@ def test_output_that_cannot_be_written(generate, tmp_path, monkeypatch):
         ((*SMALL, "--set", "env_vars.A=\x1b[31m"), ["--set 'env_vars.A"]),
         ((*SMALL, "--epochs", "3"), ["No such option '--epochs'"]),
         ((*SMALL, "--explain", "--output", "a.sbatch"), ["--explain does not write a job script", "Leave out"]),
-        ((*SMALL, "--set", "nodes= 2"), ["nodes is ' 2'", "1 to 10000. It has a blank at an end"]),
     ],
 )
 def test_bad_input(generate, arguments, parts):
