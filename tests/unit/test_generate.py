@@ -274,11 +274,6 @@ def test_connections_are_near_those_measured():
         assert (generate.advice(one) is None) == (layout["with_1024_files"] == "runs"), row["name"]
 
 
-def test_empty_file(read):
-    """An empty file changes nothing."""
-    assert read("# nothing\n").values == {}
-
-
 def test_what_is_no_file(tmp_path):
     """A pipe into which nobody writes is refused at once."""
     path = tmp_path / "a.yaml"
