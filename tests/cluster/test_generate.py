@@ -156,6 +156,7 @@ SHOWN = [
     ({"account": "es/x"}, "Account=es/x "),
     ({"time_limit": "0-02:40"}, "TimeLimit=02:40:00 "),
     ({"memory_per_node": "0"}, "MinMemoryNode=0 "),
+    ({"sbatch": {"comment": 'it\'s "a" \\ #1'}}, 'Comment=it\'s "a" \\ #1'),
     ({"output": "/tmp/%x-a.log"}, "StdOut=/tmp/train-a.log"),
     ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gpus-per-node"}, "gpu:a100:4"),
     ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gres"}, "gpu:a100:4"),

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from srunbook import sites
-from srunbook._yaml import Document, MalformedError, origin_of, read_document, shown
+from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._sections import (
     GENERATIONS,
@@ -476,7 +476,7 @@ def read_specification(
     """
     options = dict(options or {})
     try:
-        document = read_document(path) if path else Document("", {})
+        document = read_document(path) if path else Layer("default", {})
     except MalformedError as error:
         raise SpecificationError(str(error)) from None
     most = options.pop("nodes", None) if site and "nodes" not in document.values else None
@@ -487,7 +487,7 @@ def read_specification(
             return f"--{str(where[0]).replace('_', '-')}"
         if where and where[0] in base and where[0] not in document.values:
             return f"site {site}"
-        return origin_of(where, document.place or "default", document.lines)
+        return document.origin(*where)
 
     specification = Specification.model_validate({**base, **document.values, **options}, context=origin)
     folder = path.absolute().parent if path else Path.cwd()

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from srunbook.generate.layers import JobError, Layer, ResolvedJob, read_config, settings, specify
-from srunbook.generate.script import ScriptLine, conda_activation, explain, quote, quote_place, render
+from srunbook._yaml import Layer
+from srunbook.generate.layers import JobError, ResolvedJob, read_config, settings, specify
+from srunbook.generate.script import ScriptLine, explain, render
 from srunbook.generate.specification import (
     PROFILES,
     SCHEMA_URL,
@@ -31,11 +32,8 @@ __all__ = [
     "ResolvedJob",
     "ScriptLine",
     "advice",
-    "conda_activation",
     "connections",
     "explain",
-    "quote",
-    "quote_place",
     "read_config",
     "render",
     "schema",

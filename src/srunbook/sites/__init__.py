@@ -91,7 +91,6 @@ def _whole_node(group: dict[str, Any]) -> dict[str, Any]:
         return {}
     gpus = [text.removeprefix("gpu:") for text in group.get("gres", ()) if text.startswith("gpu:")]
     return {
-        "platform": "gpu" if gpus else "cpu",
         "gpus_per_node": (int(gpus[0]) if gpus[0].isdigit() else gpus[0]) if gpus else None,
         "cpus_per_node": group["cpus"],
         "memory_per_node": group["memory"],
