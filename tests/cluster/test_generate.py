@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,6 +256,27 @@ def test_rendered_script_runs(
 
     assert job.state == "COMPLETED", job.output
     assert proof.shortcomings(script, job) == []
+
+
+READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))
+SAY = """\
+import os
+rank, world = os.environ.get("RANK", os.environ["SLURM_PROCID"]), os.environ.get("WORLD_SIZE", os.environ["SLURM_NTASKS"])
+print(f"rank {rank} of {world}")
+"""
+
+
+@pytest.mark.parametrize("script", READY, ids=[path.stem for path in READY])
+def test_ready_script_runs(slurm: State, script: Path, tmp_path: Path) -> None:
+    """A ready script of the site completes as it is, and starts as many ranks as its second line says."""
+    (tmp_path / "train.py").write_text(SAY, encoding="utf-8")
+    job = cluster.submit(slurm, script, extra=[tmp_path / "train.py"])
+    promised = re.search(r": (\d+) process", script.read_text(encoding="utf-8").splitlines()[1])
+    assert promised
+    world = int(promised[1])
+
+    assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
+    assert sorted(re.findall(r"rank (\d+ of \d+)", job.output)) == sorted(f"{rank} of {world}" for rank in range(world))
 
 
 NAMES = ["lumi", *(pytest.param(x, marks=pytest.mark.full) for x in sites.names() if x not in ("lumi", "generic"))]
