@@ -261,8 +261,8 @@ def test_rendered_script_runs(
 READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))
 SAY = """\
 import os
-rank, world = os.environ.get("RANK", os.environ["SLURM_PROCID"]), os.environ.get("WORLD_SIZE", os.environ["SLURM_NTASKS"])
-print(f"rank {rank} of {world}")
+rank, size = ("RANK", "WORLD_SIZE") if "RANK" in os.environ else ("SLURM_PROCID", "SLURM_NTASKS")
+print("rank", os.environ[rank], "of", os.environ[size])
 """
 
 
