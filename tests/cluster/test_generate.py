@@ -266,12 +266,12 @@ print("rank", os.environ[rank], "of", os.environ[size])
 """
 
 
-@pytest.mark.parametrize("script", READY, ids=[path.stem for path in READY])
-def test_ready_script_runs(slurm: State, script: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_ready_script_runs(slurm: State, path: Path, tmp_path: Path) -> None:
     """A ready script of the site completes as it is, and starts as many ranks as its second line says."""
     (tmp_path / "train.py").write_text(SAY, encoding="utf-8")
-    job = cluster.submit(slurm, script, extra=[tmp_path / "train.py"])
-    promised = re.search(r": (\d+) process", script.read_text(encoding="utf-8").splitlines()[1])
+    job = cluster.submit(slurm, path, extra=[tmp_path / "train.py"])
+    promised = re.search(r": (\d+) process", path.read_text(encoding="utf-8").splitlines()[1])
     assert promised
     world = int(promised[1])
 
