@@ -260,9 +260,9 @@ def test_rendered_script_runs(
 
 READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))
 SAY = """\
-import os
+import os, sys
 rank, size = ("RANK", "WORLD_SIZE") if "RANK" in os.environ else ("SLURM_PROCID", "SLURM_NTASKS")
-print("rank", os.environ[rank], "of", os.environ[size])
+sys.stdout.write(f"rank {os.environ[rank]} of {os.environ[size]}\\n")
 """
 
 
