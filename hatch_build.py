@@ -16,5 +16,6 @@ class Entries(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 # hatchling calls it so
         """Write the file."""
-        environ = {**os.environ, "PYTHONPATH": str(Path(self.root, "src"))}
+        places = [str(Path(self.root, "src")), *filter(None, [os.environ.get("PYTHONPATH")])]  # pip's build packages
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         subprocess.run([sys.executable, "docs/_ext/failure_entries.py"], cwd=self.root, env=environ, check=True)
