@@ -85,7 +85,7 @@ WRONG = {
         role("bench/results/allreduce.json; two; sent_MiB"),
         "'two' has no quantity 'sent_MiB'; it has wall_s",
     ),
-    "no-form": (directive("measured-table", "", "broken"), "field 'command' is missing"),
+    "no-form": (directive("measured-table", "", "broken"), "is no measurement: 'configurations'"),
 }
 
 
