@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "bench")]
 
 import colours  # noqa: E402 - from docs/_ext
 
@@ -45,7 +45,6 @@ extensions = [
     "paste_box",
     "measured",
     "drawings",
-    "script_builder",
     "pages",
     "navigation",
     "llms",
@@ -66,6 +65,10 @@ redirect_html_template_file = "_templates/moved.html"
 redirects = {
     "reference/api-checkpoint": "api-signals.html",
     "reference/checkpoint-format": "../guides/checkpoints.html",
+    "reference/api-adapt": "../start/your-own-script.html",
+    "reference/api-measurements": "../performance/scaling-rules.html",
+    "reference/api-script": "../start/your-own-script.html",
+    "tools/adapt": "../start/your-own-script.html",
 }
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]

@@ -78,6 +78,7 @@ def environment(session: nox.Session, parts: list[str] = ALL_PARTS) -> None:
         options = [word for part in new for word in (["--editable", part] if part.startswith(".") else [part])]
         session.run(*pip, "install", "-c", "constraints.txt", *options)
         stamp.write_text(json.dumps({"sources": wanted, "parts": [*made["parts"], *new]}))
+    python(session, "docs/_ext/failure_entries.py", silent=True)  # an entry may have changed since the installation
 
 
 def wheels(session: nox.Session) -> None:

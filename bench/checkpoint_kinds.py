@@ -25,8 +25,7 @@ from pathlib import Path
 
 from helpers.checkpoint_runs import GRACE, Run, prepare
 from helpers.program import write
-
-from srunbook.measurements import Configuration, read_measurement
+from measurements import Configuration, read_measurement
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "examples" / "checkpoints"

@@ -18,9 +18,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from helpers.program import options_of, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))

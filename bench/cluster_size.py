@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 from helpers.program import boot, options_of, write
+from measurements import Configuration
 
 import srunbook
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 GIB = 2**30
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 from helpers.program import options_of, write
+from measurements import Configuration
 
 from srunbook import cluster
 from srunbook.cli._checkout import provision
-from srunbook.measurements import Configuration
 
 
 def one(slurm: str, nodes: int) -> dict[str, float]:

@@ -79,9 +79,9 @@ def main() -> None:
         return
 
     import jax
+    from measurements import Configuration
 
     import srunbook
-    from srunbook.measurements import Configuration
 
     cases = [(call, order) for order in ORDERS for call in (JAX, OURS)]
     samples: dict[tuple[str, str], dict[str, list[float]]] = {case: {} for case in cases}

@@ -13,8 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration, read_measurement
+from measurements import Configuration, read_measurement
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from helpers.corpus import DEVELOPMENT, FORMS, HALVES, Job, Judged, half_of, judge, path_of, read_jobs, scanner
 from helpers.program import write
+from measurements import Configuration
 
 from srunbook.explain import diagnose
-from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "explain_rate.json"

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 PROGRAM = """
 import resource, sys

@@ -12,8 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # which count the same

@@ -22,11 +22,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from helpers.program import example, write
+from measurements import Configuration
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-
-from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).resolve().parent / "results" / "fit_gpu.json"
 SIZES = {"WIDTH": 2048, "HEADS": 16, "LAYERS": 16, "CONTEXT": 512}

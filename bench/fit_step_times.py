@@ -13,9 +13,9 @@ import os
 import torch
 from helpers.fit_nodes import NODES, PROGRAMS, STEPS, WARM_UP, run_steps
 from helpers.program import boot, options_of, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 CLUSTER = "bench-fit-times"
 LINKS = {"100mbit": "at_100_Mbit/s_ms", "1gbit": "at_1_Gbit/s_ms", None: "unlimited_ms"}

@@ -15,9 +15,9 @@ import torch
 from helpers.fit_nodes import ACCUMULATED, NODES, PIECES, PROGRAMS, STEPS, WARM_UP, run_steps
 from helpers.fit_traffic_model import predicted_bytes
 from helpers.program import boot, options_of, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 CLUSTER = "bench-fit-traffic"
 

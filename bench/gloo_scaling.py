@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from helpers.network import link_bound, predict_step
 from helpers.program import boot, printed_samples, write
+from measurements import Configuration
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"

@@ -22,8 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from helpers.program import write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 RESULT = Path(__file__).resolve().parent / "results" / "gpu_digits.json"
 SIDE, CHANNELS, PIXELS = 2048, 64, 32

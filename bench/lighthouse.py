@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.program import write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 SITE = Path(__file__).parents[1] / "build" / "site"
 RESULT = Path(__file__).parent / "results" / "lighthouse.json"

@@ -24,10 +24,9 @@ import lightning
 import torch
 import torch.distributed as dist
 from helpers.program import example, write
+from measurements import Configuration
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-
-from srunbook.measurements import Configuration
 
 train = example("lightning/full/train.py")
 PRECISIONS = {"Lightning": "32-true", "Lightning, bf16-mixed": "bf16-mixed", "Lightning, 16-mixed": "16-mixed"}

@@ -14,9 +14,9 @@ from typing import Any
 from helpers.lightning_job import run, step
 from helpers.network import link_bound
 from helpers.program import boot, options_of, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 CLUSTER = "bench-nodes"
 LINK, RATE = "100mbit", 100e6

@@ -17,9 +17,9 @@ from typing import Any
 
 from helpers.lightning_job import Samples, run, step
 from helpers.program import boot, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "lightning"

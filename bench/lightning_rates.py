@@ -18,8 +18,7 @@ from typing import Any
 import lightning
 import torch
 from helpers.program import example, options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 train = example("lightning/full/train.py")
 RATES = (0.01, 0.1)

@@ -25,10 +25,9 @@ from typing import Any
 
 from helpers.program import write
 from lighthouse import SITE, Compressing
+from measurements import Configuration
 from playwright.sync_api import Browser, Page, sync_playwright
 from search_rate import SETS, rate
-
-from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).parent / "results" / "search_pagefind.json"
 APART = "questions that were kept apart"

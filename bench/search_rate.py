@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from helpers.program import write
+from measurements import Configuration
 
 import srunbook
 from srunbook.explain import load_entries
-from srunbook.measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "search_rate.json"

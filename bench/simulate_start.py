@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 
 from helpers.program import options_of, write
+from measurements import Configuration
 
 from srunbook import simulate
-from srunbook.measurements import Configuration
 
 LAYOUTS = {"1 process": (1, 1), "2 nodes, 1 process each": (2, 1), "2 nodes, 2 processes each": (2, 2)}
 

@@ -23,10 +23,10 @@ import numpy as np
 import optax
 from helpers.program import write
 from helpers.svgd_loop import normal
+from measurements import Configuration
 from ranks import svgd_peers
 
 import srunbook
-from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
 RESULT = Path(__file__).parent / "results" / "svgd_agreement.json"

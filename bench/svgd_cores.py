@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from helpers.program import write
+from measurements import Configuration
 
 import srunbook
-from srunbook.measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / "results" / "svgd_cores.json"

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.program import write
+from measurements import Configuration
 
 import srunbook
 from srunbook import simulate
-from srunbook.measurements import Configuration
 
 RESULT = Path(__file__).parent / "results" / "svgd_devices.json"
 LAYOUTS = ((1, 1), (1, 2), (1, 4), (1, 16), (2, 1), (2, 2), (2, 8), (2, 32), (4, 1), (4, 4), (4, 16))

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from helpers.program import write
+from measurements import Configuration
 
 import srunbook
-from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD, DimensionWarning
 
 RESULTS = Path(__file__).parent / "results"

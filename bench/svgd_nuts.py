@@ -21,9 +21,9 @@ import numpy as np
 import optax
 import sklearn
 from helpers.program import example, write
+from measurements import Configuration
 
 import srunbook
-from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
 model = example("svgd/logistic_regression.py")

@@ -13,9 +13,9 @@ import statistics
 
 from helpers.program import boot, options_of
 from helpers.svgd_jobs import ROWS, SETTINGS, job, slowest, write
+from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.measurements import Configuration
 
 SETTING = SETTINGS[0]
 ON_EACH = (2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -24,10 +24,10 @@ import optax
 import scipy
 import scipy.stats
 from helpers.program import options_of, write
+from measurements import Configuration
 
 import srunbook
 from srunbook import phase_type
-from srunbook.measurements import Configuration
 from srunbook.svgd import SVGD
 
 BINS = 20

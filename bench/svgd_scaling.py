@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from helpers.program import boot, options_of
 from helpers.svgd_jobs import ROWS, SETTINGS, WIDTH, D, Setting, job, slowest, write
+from measurements import Configuration
 
 from srunbook import cluster
 from srunbook.cluster import State
-from srunbook.measurements import Configuration
 
 PERIOD = 0.1
 """Seconds of the period in which Linux deals out a quota: what is left of it then waits for the next one."""

@@ -29,10 +29,10 @@ import optax
 from helpers.program import write
 from helpers.svgd_loop import Loop, normal, peak_mebibytes, timed
 from jax import lax
+from measurements import Configuration, Measurement, read_measurement
 from ranks.svgd_peers import ANSWER, MEMORY
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, read_measurement
 from srunbook.svgd import SVGD
 
 HERE = Path(__file__).resolve().parent

@@ -16,8 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from helpers.program import write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "bench" / "results" / "test_costs.json"

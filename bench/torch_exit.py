@@ -16,8 +16,7 @@ from pathlib import Path
 
 import torch
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 CASES = (("late", "DistributedDataParallel"), ("early", "DistributedDataParallel"), ("early", "fully_shard"))

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import torch
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
 ORDERS = ("model-last", "model-first")

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration
+from measurements import Configuration
 
 VERIFY = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "verify"]
 START = "rank 0/1 start host=node1 pid=7 backend=gloo job=17\n"

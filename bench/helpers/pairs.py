@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Collection
 
 from helpers.program import options_of, write
-
-from srunbook.measurements import Configuration, read_measurement
+from measurements import Configuration, read_measurement
 
 
 def options(said: str, result: str) -> argparse.Namespace:

@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from measurements import Configuration
+
     from srunbook import cluster
-    from srunbook.measurements import Configuration
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -110,8 +111,9 @@ def write(
         parameters: What all rows share.
         machine: What shaped the result beyond cores, memory and processor.
     """
+    from measurements import Measurement, write_measurement
+
     import srunbook
-    from srunbook.measurements import Measurement, write_measurement
 
     for row in rows:
         print(row.name, *(f"{name} {row.median(name):.4g}" for name, series in row.samples.items() if series), sep="  ")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import jax
 from helpers import program
+from measurements import Configuration
 
 import srunbook
 from srunbook.cluster import State
-from srunbook.measurements import Configuration
 
 D, WIDTH = 8, 4
 """Dimension of the particles, and bytes of a number."""

@@ -46,9 +46,6 @@ logger = logging.getLogger(__name__)
 CONTEXT = 3
 """Unchanged lines that stay visible on each side of a change."""
 
-ALIKE = 0.7
-"""Part of two lines that must be equal for the one to count as the changed form of the other."""
-
 SHORTEST_GAP = 4
 """Hide unchanged lines only where at least so many of them would go."""
 
@@ -74,46 +71,12 @@ def compare(before: str, after: str) -> list[Line]:
     [' a', '-b', '+c']
     """
     old, new = before.splitlines(), after.splitlines()
-    found: list[Line] = []
+    lines: list[Line] = []
     for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            found += [Line(" ", index, new[index]) for index in range(start, end)]
-        else:
-            for mark, place in pair_up(old[first:last], new[start:end]):
-                lines, index = (old, first + place) if mark == "-" else (new, start + place)
-                found.append(Line(mark, index, lines[index]))
-    return found
-
-
-def pair_up(gone: list[str], new: list[str]) -> Iterator[tuple[str, int]]:
-    """Order the lines of a change such that a removed line stands before the new one that resembles it.
-
-    Neighbours stay together: all that are gone, then all that are new.
-
-    >>> list(pair_up(["for epoch in range(5):"], ["first = 2", "for epoch in range(first, 5):"]))
-    [('+', 0), ('-', 0), ('+', 1)]
-    >>> list(pair_up(["size = 4", "rate = 2"], ["size = 5", "rate = 3"]))
-    [('-', 0), ('-', 1), ('+', 0), ('+', 1)]
-    """
-    groups: list[list[tuple[int, int]]] = []
-    free = 0
-    for index, line in enumerate(gone):
-        found = [(SequenceMatcher(None, line, new[at], autojunk=False).ratio(), -at) for at in range(free, len(new))]
-        best, at = max(found, default=(0.0, 0))
-        if best >= ALIKE:
-            if not groups or -at != groups[-1][-1][1] + 1:
-                groups.append([])
-            groups[-1].append((index, -at))
-            free = 1 - at
-    old = fresh = 0
-    for (first, start), (last, end) in ((group[0], group[-1]) for group in groups):
-        yield from (("-", index) for index in range(old, first))
-        yield from (("+", index) for index in range(fresh, start))
-        yield from (("-", index) for index in range(first, last + 1))
-        yield from (("+", index) for index in range(start, end + 1))
-        old, fresh = last + 1, end + 1
-    yield from (("-", index) for index in range(old, len(gone)))
-    yield from (("+", index) for index in range(fresh, len(new)))
+        if kind != "equal":
+            lines += [Line("-", index, old[index]) for index in range(first, last)]
+        lines += [Line(" " if kind == "equal" else "+", index, new[index]) for index in range(start, end)]
+    return lines
 
 
 def hidden(marks: str) -> dict[int, int]:
@@ -296,5 +259,5 @@ def setup(app: Sphinx) -> dict[str, bool | int]:
     app.add_directive("code-diff", CodeDiff)
     app.add_transform(PartsOfDiff)
     app.add_node(diff_block, html=(visit_diff_block, None))
-    version = 2  # of the nodes in doctrees kept from an earlier build
+    version = 3  # of the nodes in doctrees kept from an earlier build
     return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}

@@ -62,6 +62,7 @@ def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nod
     shown = nodes.literal(name, name, classes=["code-file-name"])
     return line(
         nodes.inline("", "", shown, nodes.inline(part, part, classes=["code-file-part"])),
+        " ",
         nodes.inline("", "", download(env, path, "Download"), classes=["code-file-download"]),
         classes=["code-file-caption"],
     )

@@ -1,6 +1,6 @@
 """The front matter of entries about failures: read, checked, and written as the file that `srunbook explain` reads.
 
-`python docs/_ext/failure_entries.py` writes `src/srunbook/explain/entries.json` anew.
+`python docs/_ext/failure_entries.py` writes `src/srunbook/explain/entries.json`; a build and each session of nox do.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def ordinary_lines(root: Path, entries: dict[str, Entry]) -> list[str]:
 
 
 def shipped_text(root: Path) -> str:
-    """Return the file that the wheel carries: each entry's fields but those with their default, and ordinary lines."""
+    """Return what the wheel carries: each entry's fields but those with their default, and ordinary lines."""
     entries = read_entries(root / FOLDER)
-    told = {
+    described = {
         slug: {
             field.name: getattr(entry, field.name)
             for field in fields(entry)
@@ -129,8 +129,7 @@ def shipped_text(root: Path) -> str:
         }
         for slug, entry in entries.items()
     }
-    made_by = "docs/_ext/failure_entries.py, from docs/troubleshooting/*.md and the recordings of good runs"
-    shipped = {"made_by": made_by, "entries": told, "ordinary": ordinary_lines(root, entries)}
+    shipped = {"entries": described, "ordinary": ordinary_lines(root, entries)}
     return json.dumps(shipped, indent=1, ensure_ascii=False) + "\n"
 
 

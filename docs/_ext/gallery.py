@@ -53,8 +53,8 @@ def hash_of_used(root: Path, driver: Path) -> str:
     files += [driver, *guide, *(root / name for name in SHARED)]
     for path in files:  # more are added on the way
         text = path.read_text(encoding="utf-8") if path.suffix == ".py" and path.is_file() else ""
-        imports = " ".join(re.findall(r"^ *(?:from|import) srunbook.*", text, re.MULTILINE))
-        for room in root.glob("src/srunbook/*"):
+        imports = " ".join(re.findall(r"^ *(?:from|import) (?:srunbook|measurements).*", text, re.MULTILINE))
+        for room in [root / "bench/measurements.py", *root.glob("src/srunbook/*")]:
             if room.stem in imports and room not in files:
                 files += [room, *room.rglob("*")]
     digest = hashlib.sha256()

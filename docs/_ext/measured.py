@@ -1,8 +1,7 @@
 """Figures from raw samples: the tables and plots of pages, and single figures in their sentences.
 
-`measured-table` shows medians, `measured-outcomes` what came of trials, `measured-plot` and `measured-bars` pictures,
-`scaling-table` strong or weak scaling. The role `measured` writes one figure. Ranges, machine and raw data are one
-click away.
+`measured-table` shows medians, `measured-outcomes` what came of trials, `measured-plot` a picture, `scaling-table`
+strong or weak scaling. The role `measured` writes one figure. Ranges, machine and raw data are one click away.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import measurements
 from colours import PLOT, plot_style
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measurements import Configuration, Measurement, read_measurement
 from repository import FileError, RepositoryDirective, disclosure, download, find, line
 from sphinx.util.docutils import SphinxRole
-
-from srunbook import measurements
-from srunbook.measurements import Configuration, Measurement, read_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -259,129 +258,57 @@ class MeasuredOutcomes(Measured):
         yield self.details("Machine, raw data")
 
 
-Spread = tuple[float, float, float]
-"""Median, smallest and largest sample."""
-
-
-def spread(row: Configuration, quantity: str) -> Spread | None:
-    """Return the spread of a quantity, or None if it was not measured."""
-    samples = row.samples.get(quantity)
-    return (row.median(quantity), min(samples), max(samples)) if samples else None
-
-
-def errors(spreads: list[Spread]) -> list[list[float]]:
-    """Return how far samples reach below and above each median.
-
-    >>> errors([(2.0, 1.0, 5.0)])
-    [[1.0], [3.0]]
-    """
-    return [[median - low for median, low, _ in spreads], [high - median for median, _, high in spreads]]
-
-
-def drawn(target: Path, theme: str, draw: Callable[[Any, tuple[str, ...]], None], height: float = 3.6) -> None:
-    """Let a function draw on axes with the colours of the series, and write a transparent SVG `height` inches high."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({**plot_style(theme), "font.size": 11}):
-        figure = Figure(figsize=(6.4, height), layout="constrained")
-        axes = figure.add_subplot()
-        draw(axes, PLOT[theme][1:])
-        axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
-
-
 class MeasuredPlot(Measured):
     """A plot of one quantity over one parameter, with a series for each value of another."""
 
     needed = ("x", "y", "alt")
     option_spec: ClassVar = {
         **dict.fromkeys((*needed, "series"), directives.unchanged_required),
-        "log": lambda text: directives.choice(text, ("x", "y", "xy")),
+        "log": lambda text: directives.choice(text, ("x", "xy")),
     }
 
     def show(self) -> Iterator[nodes.Node]:
         """Draw the plot for both themes, and fold its source."""
         (quantity,) = self.quantities("y")
-        lines: dict[str, list[tuple[float, Spread]]] = {}
+        series: dict[str, list[tuple[float, list[float]]]] = {}
         for row in self.rows:
-            found = spread(row, quantity)
-            if found is None:
-                continue
-            at = parameter(row, self.options["x"])
-            if not isinstance(at, (int, float)):
-                raise FileError(f"{row.name!r}: the parameter {self.options['x']!r} is {at!r}, which is no number")
-            name = str(parameter(row, self.options["series"])) if "series" in self.options else ""
-            lines.setdefault(name, []).append((at, found))
-        lines = {name: sorted(points) for name, points in lines.items()}
+            if samples := row.samples.get(quantity):
+                x = parameter(row, self.options["x"])
+                if not isinstance(x, (int, float)):
+                    raise FileError(f"{row.name!r}: the parameter {self.options['x']!r} is {x!r}, which is no number")
+                name = str(parameter(row, self.options["series"])) if "series" in self.options else ""
+                series.setdefault(name, []).append((x, samples))
+        series = {name: sorted(points) for name, points in series.items()}
 
-        def draw(axes: Any, colours: tuple[str, ...]) -> None:
-            for index, (name, points) in enumerate(lines.items()):
-                axes.errorbar(
-                    [at for at, _ in points],
-                    [median for _, (median, _, _) in points],
-                    yerr=errors([found for _, found in points]),
-                    label=name,
-                    color=colours[index % len(colours)],
-                    marker="os^Dv"[index % 5],
-                    capsize=3,
-                )
-            axes.set(xlabel=heading(self.options["x"]), ylabel=heading(quantity))
-            if "x" in self.options.get("log", ""):
-                axes.set_xscale("log", base=2)
-            if "y" in self.options.get("log", ""):
-                axes.set_yscale("log")
-            else:
-                axes.set_ylim(bottom=0)
-            axes.grid(alpha=0.25)
-            if "series" in self.options:
-                axes.legend(title=heading(self.options["series"]), frameon=False)
+        def draw(target: Path, theme: str) -> None:
+            import matplotlib
+            from matplotlib.figure import Figure
 
-        yield from self.pictures(lines, lambda target, theme: drawn(target, theme, draw))
+            with matplotlib.rc_context({**plot_style(theme), "font.size": 11}):
+                figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+                axes = figure.add_subplot()
+                for index, (name, points) in enumerate(series.items()):
+                    middles = [median(samples) for _, samples in points]
+                    low = [middle - min(samples) for middle, (_, samples) in zip(middles, points, strict=True)]
+                    high = [max(samples) - middle for middle, (_, samples) in zip(middles, points, strict=True)]
+                    colour, marker = PLOT[theme][1 + index], "os^D"[index]
+                    style: dict[str, Any] = {"label": name, "color": colour, "marker": marker, "capsize": 3}
+                    axes.errorbar([x for x, _ in points], middles, yerr=[low, high], **style)
+                axes.set(xlabel=heading(self.options["x"]), ylabel=heading(quantity))
+                if "x" in self.options.get("log", ""):
+                    axes.set_xscale("log", base=2)
+                if "y" in self.options.get("log", ""):
+                    axes.set_yscale("log")
+                else:
+                    axes.set_ylim(bottom=0)
+                axes.grid(alpha=0.25)
+                if "series" in self.options:
+                    axes.legend(title=heading(self.options["series"]), frameon=False)
+                axes.spines[["top", "right"]].set_visible(False)
+                figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+
+        yield from self.pictures(series, draw)
         yield self.details("Medians; bars reach from the smallest to the largest sample. Machine, raw data")
-
-
-class MeasuredBars(Measured):
-    """A plot with a group of bars for each configuration, and in it a bar for each quantity."""
-
-    needed = ("x", "y", "alt")
-    option_spec: ClassVar = dict.fromkeys((*needed, "where"), directives.unchanged_required)
-
-    def show(self) -> Iterator[nodes.Node]:
-        """Draw the plot for both themes, the first group on top, and fold its source."""
-        names = self.quantities("y")
-        unit, *others = {name.rpartition("_")[2] for name in names}
-        if others or unit not in UNITS:
-            raise FileError(f"{', '.join(names)} do not end with one unit of {', '.join(UNITS)}")
-        groups = [(str(parameter(row, self.options["x"])), [spread(row, name) for name in names]) for row in self.rows]
-        ranges = any(bar and bar[1] < bar[2] for _, group in groups for bar in group)
-
-        def draw(axes: Any, colours: tuple[str, ...]) -> None:
-            thick = 0.8 / len(names)
-            for index, name in enumerate(names):
-                offset = (index - (len(names) - 1) / 2) * thick
-                known = [(place + offset, bar) for place, (_, group) in enumerate(groups) if (bar := group[index])]
-                bars = [bar for _, bar in known]
-                axes.barh(
-                    [place for place, _ in known],
-                    [median for median, _, _ in bars],
-                    height=thick * 0.9,
-                    xerr=errors(bars) if any(low < high for _, low, high in bars) else None,
-                    label=name.rpartition("_")[0].replace("_", " "),
-                    color=colours[index % len(colours)],
-                )
-            axes.set_yticks(range(len(groups)), [name for name, _ in groups])
-            axes.invert_yaxis()
-            axes.set_xlabel(UNITS[unit])
-            axes.grid(axis="x", alpha=0.25)
-            axes.set_axisbelow(True)
-            if len(names) > 1:
-                axes.legend(frameon=False)
-
-        height = 0.9 + len(groups) * (0.15 + 0.16 * len(names))
-        yield from self.pictures(groups, lambda target, theme: drawn(target, theme, draw, height))
-        text = "Medians; lines reach from the smallest to the largest sample. " if ranges else ""
-        yield self.details(f"{text}Machine, raw data")
 
 
 TABLES = {"strong": measurements.strong, "weak": measurements.weak}
@@ -472,7 +399,6 @@ def setup(app: Sphinx) -> dict[str, bool | int]:
     app.add_directive("measured-table", MeasuredTable)
     app.add_directive("measured-outcomes", MeasuredOutcomes)
     app.add_directive("measured-plot", MeasuredPlot)
-    app.add_directive("measured-bars", MeasuredBars)
     app.add_directive("scaling-table", ScalingTable)
     app.add_role("measured", MeasuredFigure())
     version = 2  # of the tables and plots in doctrees kept from an earlier build

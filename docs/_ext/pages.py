@@ -8,6 +8,7 @@ a parameter from what it is.
 
 from __future__ import annotations
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -16,9 +17,10 @@ from urllib.parse import urlsplit
 
 from docutils import nodes
 
+from srunbook import sites
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
-    from sphinx.config import Config
 
 SHORTEST, LONGEST = 50, 160
 """Characters that a search engine shows of a description."""
@@ -77,27 +79,14 @@ def describe_without_source(_app: Sphinx, page: str, _template: str, context: di
 
 
 NEEDED: dict[str, tuple[str | None, str, dict[str, Any]]] = {
-    "script-builder": ("builder.css", "js/builder.js", {"type": "module"}),
     "memory-calculator": ("memory.css", "js/memory.js", {"type": "module"}),
-    "paste-box": ("paste-box.css", "js/explain-box.js", {"defer": "defer"}),
+    "paste-box": ("paste-box.css", "js/paste-box.js", {"defer": "defer"}),
     "guide-zip-line": (None, "js/zip.js", {"type": "module"}),
 }
 """Style sheet and script of the pages that have something of a class."""
 
 GALLERY = ("sg_gallery", "sg-tags")
 """How the names of sphinx-gallery's files begin, below `_static/`."""
-
-WHOLE = """
-// A copied file ends as the file does; a copied command has no end of line, which would run it when it is pasted.
-const filteredText = filterText;
-filterText = (target, exclude) => filteredText(target, exclude) + (target.closest(".code-file") ? "\\n" : "");
-"""
-"""sphinx-copybutton's `formatCopyText` takes one end of line away, so that of a file gets one more."""
-
-
-def keep_last_line(_app: Sphinx, config: Config) -> None:
-    """Let the copy button take a file with the end of its last line."""
-    config.html_context["copybutton_format_func"] += WHOLE
 
 
 def load(app: Sphinx, page: str, _template: str, _context: dict[str, Any], doctree: nodes.document | None) -> None:
@@ -144,14 +133,25 @@ def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
                 text.parent.replace(text, nodes.Text(": "))
 
 
+def write_sites(app: Sphinx, problem: Exception | None) -> None:
+    """Write what is known of each site, except the account, which is an example, for the panel *My cluster*."""
+    if app.builder.format == "html" and not problem:
+        known = {}
+        for name in sites.names():
+            fields = {field: value for field, value in sites.read(name).items() if field != "account"}
+            if fields:
+                known[name] = {"partition": None, "constraint": None, **fields}  # what it doesn't name, it doesn't need
+        text = json.dumps(known)
+        Path(app.outdir, "_static", "sites.json").write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the changes, most of them after those of other extensions."""
-    app.setup_extension("sphinx_copybutton")
-    app.connect("config-inited", keep_last_line, priority=900)
     app.connect("doctree-read", replace_hyphens)
     app.connect("doctree-read", describe, priority=900)
     app.connect("html-page-context", describe_without_source)
     app.connect("html-page-context", load)
     app.connect("html-page-context", find_site, priority=900)
     app.connect("html-page-context", leave_out, priority=999)
+    app.connect("build-finished", write_sites)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from recording_files import Recording, read_recording, recording_path
-from repository import FileError, RepositoryDirective, line, note, noted, root, sha256
+from repository import FileError, RepositoryDirective, line, root, sha256
 from sphinx.util import logging
 
 from srunbook.slurm import expand_pattern
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 logger = logging.getLogger(__name__)
-
-AWAITED = "srunbook-awaited-recordings"
-"""The fact that names recordings which a page would show, and which do not exist yet."""
 
 NAMES = {
     "slurm": "Slurm",
@@ -42,10 +38,9 @@ NOT_YET = "not yet run on Slurm"
 def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording | None:
     """Read the recording of a file, and warn where it belongs to other bytes than those on the page."""
     beside = recording_path(path, run)
+    env.note_dependency(str(beside))  # while it is not there, each build reads the page again
     if not beside.is_file():
-        note(env, AWAITED, str(beside))
         return None
-    env.note_dependency(str(beside))
     recording = read_recording(beside)
     if recording.source_sha256 != sha256(path):
         logger.warning(
@@ -137,7 +132,6 @@ class Recorded(RepositoryDirective):
 
     option_spec: ClassVar = {
         "match": directives.unchanged_required,
-        "max-lines": directives.positive_int,
         "run": directives.unchanged_required,
     }
 
@@ -153,11 +147,11 @@ class Recorded(RepositoryDirective):
                 classes=["badge-line", "badge-none", "recorded-none"],
             )
             return
-        text, left_out = self.shown(recording)
+        lines = self.shown(recording)
         below = line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
-        if left_out:
-            below += nodes.Text(" ")
-            below += left_out
+        if len(lines) < len(recording.output):
+            below += nodes.Text(f" Shown: {len(lines)} of {len(recording.output)} lines.")
+        text = "\n".join(lines)
         box = nodes.container(classes=["recorded"], is_div=True)
         box += caption(recording, path)
         block = nodes.literal_block(text, text, language="none", recording=recording_path(path, run).name)
@@ -166,36 +160,23 @@ class Recorded(RepositoryDirective):
         box += below
         yield box
 
-    def shown(self, recording: Recording) -> tuple[str, nodes.Node | None]:
-        """Choose the lines to show, and say how many are left out; the pattern is for those who hover over it."""
-        lines, chosen_by = recording.output, ""
-        if "match" in self.options:
-            try:
-                pattern = re.compile(self.options["match"])
-            except re.error as error:
-                raise FileError(f"{self.options['match']!r} is no regular expression: {error}") from None
-            lines = tuple(content for content in lines if pattern.search(content))
-            if not lines:
-                raise FileError(f"no recorded line matches {self.options['match']!r}")
-            chosen_by = f"the lines that match {pattern.pattern}"
-        limit = self.options.get("max-lines", len(lines))
-        if len(lines) > limit:
-            chosen_by = f"the first {limit} of {chosen_by or 'all lines'}"
-            lines = lines[:limit]
-        said = f"Shown: {len(lines)} of {len(recording.output)} lines."
-        html = f'<span title="{escape(chosen_by)}">{said}</span>'
-        return "\n".join(lines), nodes.raw("", html, format="html", recording="") if chosen_by else None
-
-
-def now_recorded(_app: Sphinx, env: BuildEnvironment, *_changes: object) -> list[str]:
-    """Name the pages to read again because a recording they waited for has come."""
-    return [page for page, paths in noted(env, AWAITED).items() if any(Path(path).is_file() for path in paths)]
+    def shown(self, recording: Recording) -> tuple[str, ...]:
+        """Choose the lines to show."""
+        if "match" not in self.options:
+            return recording.output
+        try:
+            pattern = re.compile(self.options["match"])
+        except re.error as error:
+            raise FileError(f"{self.options['match']!r} is no regular expression: {error}") from None
+        lines = tuple(content for content in recording.output if pattern.search(content))
+        if not lines:
+            raise FileError(f"no recorded line matches {self.options['match']!r}")
+        return lines
 
 
 def setup(app: Sphinx) -> dict[str, bool | int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("recorded", Recorded)
-    app.connect("env-get-outdated", now_recorded)
-    version = 1  # of what is noted of a page
+    version = 2  # of what is noted of a page
     return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}

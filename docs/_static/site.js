@@ -29,19 +29,6 @@ window.addEventListener("resize", reachAll);
 document.addEventListener("change", reachAll);
 document.addEventListener("toggle", reachAll, true);
 
-/* Browsers load no modules from a disk, so there the form that writes job scripts stays a plain script. */
-if (location.protocol === "file:") {
-  document.querySelectorAll(".script-builder-plain").forEach((plain) => {
-    const note = document.createElement("p");
-    note.className = "from-disk";
-    note.textContent =
-      "You opened this page from a disk, and browsers run its form only from a web server. Start one in the folder of " +
-      "this site with “python3 -m http.server --bind localhost” and open http://localhost:8000. " +
-      "Below is one script that the form writes.";
-    plain.prepend(note);
-  });
-}
-
 /* The index of failures: show the entries of one framework and one symptom. Each item's classes name its own. */
 function filterFailures() {
   const items = [...document.querySelectorAll("ul.failure-index > li")];

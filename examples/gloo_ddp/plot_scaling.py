@@ -8,22 +8,23 @@ Nothing is measured while this page is built: the samples are in ``bench/results
 """
 
 import statistics
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook import measurements
-from srunbook.measurements import read_measurement
+sys.path.append("../../bench")
+from measurements import read_measurement, strong, weak
 
 results = Path("../../bench/results")
 measured = read_measurement(results / "gloo_scaling.json")
 
-print(measurements.strong(measured, where={"kind": "strong", "link": "100mbit"}).text())
+print(strong(measured, where={"kind": "strong", "link": "100mbit"}).text())
 
 # %%
 # With a link that is three times as fast:
 
-print(measurements.strong(measured, where={"kind": "strong", "link": "300mbit"}).text())
+print(strong(measured, where={"kind": "strong", "link": "300mbit"}).text())
 
 # %%
 # More than 100% is a fault of the base case, not a merit of the two nodes.
@@ -39,7 +40,7 @@ for kind in ("strong", "weak"):
 # %%
 # Weak scaling: each node has as many samples as one node alone.
 
-print(measurements.weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
+print(weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
 
 # %%
 # What the link allows

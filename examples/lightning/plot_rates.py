@@ -6,11 +6,13 @@ One model, trained with 32 samples in a step, as on one GPU, and with 256, as on
 ``bench/lightning_rates.py`` trained it from five seeds each. This page plots the results.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook.measurements import read_measurement
+sys.path.append("../../bench")
+from measurements import read_measurement
 
 measured = read_measurement(Path("../../bench/results/lightning_rates.json"))
 curves = {}  # for each rate of a batch of 32, and each case: an epoch after the other

@@ -8,12 +8,14 @@ The rank of the true value among the particles should be anything from 0 to 200 
 This page draws what ``bench/svgd_sbc.py`` and ``bench/svgd_nuts.py`` kept; it measures nothing.
 """
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from srunbook.measurements import read_measurement
+sys.path.append("../../bench")
+from measurements import read_measurement
 
 RESULTS = Path("..", "..", "bench", "results")
 BINS = 20

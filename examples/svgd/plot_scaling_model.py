@@ -7,11 +7,13 @@ number and by size. The benchmark fits them on a small Slurm cluster, predicts, 
 """
 
 import math
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from srunbook.measurements import read_measurement
+sys.path.append("../../bench")
+from measurements import read_measurement
 
 results = Path("../../bench/results")
 found = read_measurement(results / "svgd_scaling.json")

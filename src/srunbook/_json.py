@@ -78,5 +78,5 @@ def _complaint(kind: type[Any], problems: Sequence[Any]) -> str:
     if first["type"] == "unexpected_keyword_argument":
         known = f"; known are {', '.join(sorted(field.name for field in fields(kind)))}" if len(place) == 1 else ""
         return f"unknown field {where!r}{known}"
-    found = reprlib.repr(first["input"])
-    return f"field {where!r} should be {wanted}, found {found}" if where else f"expected {wanted}, found {found}"
+    value = reprlib.repr(first["input"])
+    return f"field {where!r} should be {wanted}, found {value}" if where else f"expected {wanted}, found {value}"

@@ -40,29 +40,28 @@ def shown(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Document:
-    """What a configuration file says.
+class Layer:
+    """Values from one place, such as a configuration file.
 
     Args:
-        place: What messages call it.
-        values: Its keys and values.
-        lines: Line of each key and of each item of a list, by its path, as in `("env_vars", "NAME")`.
+        place: What messages call it, such as `profile medium` or the path of a file.
+        values: Its keys and values; None takes back what a layer below has set.
+        lines: For a file, the line of each key and of each item of a list: by its path, as in `("env_vars", "NAME")`.
     """
 
     place: str
     values: Mapping[Any, Any]
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
 
+    def origin(self, *path: Any) -> str:
+        """Return the place of a value with its line, or with that of the nearest key above it."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.lines:
+                return f"{self.place}:{self.lines[path[:end]]}"
+        return self.place
 
-def origin_of(path: tuple[Any, ...], place: str, lines: Mapping[tuple[Any, ...], int]) -> str:
-    """Return the place of a value with its line, or with that of the nearest key above it."""
-    for end in range(len(path), 0, -1):
-        if path[:end] in lines:
-            return f"{place}:{lines[path[:end]]}"
-    return place
 
-
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> Layer:
     """Read a configuration file.
 
     Args:
@@ -95,7 +94,7 @@ def read_document(path: Path) -> Document:
         raise MalformedError(
             f"{path}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"
         )
-    return Document(str(path), values or {}, _lines(root, path) if root else {})
+    return Layer(str(path), values or {}, _lines(root, path) if root else {})
 
 
 def _problem(error: Exception, text: str) -> str:
@@ -114,7 +113,7 @@ def _problem(error: Exception, text: str) -> str:
 
 def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
     """Return the line of each key and of each item, by its path in the document."""
-    found: dict[tuple[Any, ...], int] = {}
+    lines: dict[tuple[Any, ...], int] = {}
     left: list[tuple[tuple[Any, ...], Node]] = [((), root)]
     seen: set[int] = set()
     while left:
@@ -130,6 +129,6 @@ def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
         for part, child, line in below:
             if isinstance(part, list):
                 raise MalformedError(f"{path}:{line}: a key is a list or a mapping. Write a word, as in nodes: 4")
-            found[(*place, part)] = line
+            lines[(*place, part)] = line
             left.append(((*place, part), child))
-    return found
+    return lines

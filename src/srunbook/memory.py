@@ -179,7 +179,7 @@ def _kept(optimizer: str) -> int:
     return OPTIMIZERS[optimizer]
 
 
-def _at_least_one(**given: int) -> None:
-    for name, number in given.items():
+def _at_least_one(**named: int) -> None:
+    for name, number in named.items():
         if number < 1:
             raise ValueError(f"{name} is {number}: expected at least 1")

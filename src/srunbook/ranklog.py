@@ -114,7 +114,7 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
     ...
     srunbook.ranklog.RankLineError: rank 2/2 start: a world of 2 has no rank 2; ranks count from 0
     """
-    return [_parse(*found) for line in lines for found in _split(line)]
+    return [_parse(*pairs) for line in lines for pairs in _split(line)]
 
 
 def _split(line: str) -> Iterator[tuple[re.Match[str], str]]:

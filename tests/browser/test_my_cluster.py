@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from srunbook import adapt, generate
+from support.node import call
 
 ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "tests" / "support" / "my_cluster.mjs"
 PAGE = "guides/torchrun/several-nodes.html"
 SCRIPT = "slurm/torchrun/ddp.sbatch"
 
@@ -25,9 +25,9 @@ CONFIG = {
 
 
 def expected(config, script=SCRIPT):
-    """Return what `srunbook adapt` makes of a script."""
-    site = adapt.site(generate.Layer("my cluster", config))
-    return adapt.adapt((ROOT / script).read_bytes(), site).data.decode()
+    """Return what the panel's program makes of a script, run outside of a page."""
+    ((fitted,),) = call(RUNNER, {"scripts": [(ROOT / script).read_text(encoding="utf-8")], "clusters": [config]})
+    return fitted
 
 
 def open_panel(page, button="My cluster"):
@@ -67,7 +67,7 @@ def copied(page, box):
     box.hover()
     box.locator("button.copybtn").first.click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text !== 'nothing yet')")
-    return page.evaluate("navigator.clipboard.readText()")
+    return page.evaluate("navigator.clipboard.readText()") + "\n"  # which the button leaves out
 
 
 def downloaded(page, button, folder):
@@ -112,8 +112,20 @@ def test_values_are_in_the_script(open_page, site, tmp_path):
     assert page.evaluate("localStorage.length === 0 || !localStorage.getItem('srunbook.cluster')")
 
 
+def test_a_known_site(open_page):
+    """A known site fills in what is known of it, in place of another one's values; what the reader said stays."""
+    panel = open_panel(open_page(PAGE))
+    panel.get_by_label("Account").fill("physics")
+    panel.get_by_label("Known site").select_option("mila")
+    panel.get_by_label("Known site").select_option("raven")
+
+    assert panel.get_by_label("GPUs of a node").input_value() == "a100:4"
+    assert panel.get_by_label("Partition", exact=True).input_value() == "none"  # it has a default
+    assert panel.get_by_label("Account").input_value() == "physics"
+
+
 def test_every_script_of_a_page(open_page):
-    """From the button of one script, all come out as `srunbook adapt` makes them, also below a difference; and back."""
+    """From the button of one script, all come out fitted, also below a difference; and back."""
     page = open_page("guides/torchrun/time-limit.html")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     before = page.locator("article pre").all_text_contents()
@@ -133,12 +145,13 @@ def test_every_script_of_a_page(open_page):
     ("label", "value", "allowed"),
     [
         ("Partition", "batch; rm -rf /", "sinfo lists them"),
-        ("Account", "it's", "who is charged; “none” drops the line"),
-        ("GPUs of a node", "four", "4, or a100:4 with their type, or 0"),
+        ("Account", "it's", "who is charged"),
+        ("GPUs of a node", "four", "4, a100:4, or 0"),
         ("CPUs of a node", "-1", "a whole number"),
-        ("Where it is", '~/a" b/envs/x', "a path without blanks; with conda, it has /envs/ in it"),
-        ("Where it is", "~/torch-env", "a path without blanks; with conda, it has /envs/ in it"),
-        ("Modules to load", "cuda $(x)", "in this order; “none” drops the lines"),
+        ("Where it is", '~/a" b/envs/x', "a path; of conda, also a name"),
+        ("Where it is", "~/torch-env", "a path; of conda, also a name"),
+        ("Time limit", "2 hours", "24:00:00, or 2-00:00:00"),
+        ("Modules to load", "cuda $(x)", "in this order"),
     ],
 )
 def test_a_wrong_value_is_refused(open_page, label, value, allowed):

@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from srunbook import adapt, generate
+from support.node import call
 
 ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "tests" / "support" / "my_cluster.mjs"
 ZIPS = ROOT / "build" / "site" / "zips"
 PAGE = "guides/gloo-ddp/index.html"
 CONFIG = {"partition": "batch", "account": None, "cpus_per_node": 64, "virtual_environment": "~/my-env"}
@@ -40,6 +40,7 @@ def fitted_page(open_page):
     page.evaluate("text => localStorage.setItem('srunbook.cluster', text)", json.dumps(CONFIG))
     page.reload()
     page.get_by_text(SAID).wait_for()
+    assert page.get_by_role("button", name="My cluster").count() == 1  # one module, though the zip uses it, too
     return page
 
 
@@ -57,12 +58,12 @@ def test_without_a_cluster(open_page):
 
 
 def test_with_a_cluster(fitted_page):
-    """Each job script is what `srunbook adapt` makes of it; where that fails, the zip is that of the build."""
+    """Each job script comes fitted; where that fails, the zip is that of the build."""
     download = click(fitted_page)
     before, after = entries(ZIPS / "gloo-ddp.zip"), entries(download.path())
-    site = adapt.site(generate.Layer("my cluster", CONFIG))
-    scripts = {path.name: path.read_bytes() for path in (ROOT / "slurm" / "gloo_ddp").glob("*.sbatch")}
-    expected = {f"gloo-ddp/{name}": adapt.adapt(text, site).data for name, text in scripts.items()}
+    scripts = sorted((ROOT / "slurm" / "gloo_ddp").glob("*.sbatch"))
+    (fitted,) = call(RUNNER, {"scripts": [path.read_text(encoding="utf-8") for path in scripts], "clusters": [CONFIG]})
+    expected = {f"gloo-ddp/{path.name}": text.encode() for path, text in zip(scripts, fitted, strict=True)}
     changed = {name for name in before if before[name] != after[name]}
 
     assert download.suggested_filename == "gloo-ddp.zip"

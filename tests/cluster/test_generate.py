@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +157,7 @@ SHOWN = [
     ({"account": "es/x"}, "Account=es/x "),
     ({"time_limit": "0-02:40"}, "TimeLimit=02:40:00 "),
     ({"memory_per_node": "0"}, "MinMemoryNode=0 "),
+    ({"sbatch": {"comment": 'it\'s "a" \\ #1'}}, 'Comment=it\'s "a" \\ #1'),
     ({"output": "/tmp/%x-a.log"}, "StdOut=/tmp/train-a.log"),
     ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gpus-per-node"}, "gpu:a100:4"),
     ({"platform": "gpu", "gpus_per_node": "a100:4", "gpu_option": "gres"}, "gpu:a100:4"),
@@ -254,6 +256,27 @@ def test_rendered_script_runs(
 
     assert job.state == "COMPLETED", job.output
     assert proof.shortcomings(script, job) == []
+
+
+READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))
+SAY = """\
+import os, sys
+rank, size = ("RANK", "WORLD_SIZE") if "RANK" in os.environ else ("SLURM_PROCID", "SLURM_NTASKS")
+sys.stdout.write(f"rank {os.environ[rank]} of {os.environ[size]}\\n")
+"""
+
+
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_ready_script_runs(slurm: State, path: Path, tmp_path: Path) -> None:
+    """A ready script of the site completes as it is, and starts as many ranks as its second line says."""
+    (tmp_path / "train.py").write_text(SAY, encoding="utf-8")
+    job = cluster.submit(slurm, path, extra=[tmp_path / "train.py"])
+    promised = re.search(r": (\d+) process", path.read_text(encoding="utf-8").splitlines()[1])
+    assert promised
+    world = int(promised[1])
+
+    assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
+    assert sorted(re.findall(r"rank (\d+ of \d+)", job.output)) == sorted(f"{rank} of {world}" for rank in range(world))
 
 
 NAMES = ["lumi", *(pytest.param(x, marks=pytest.mark.full) for x in sites.names() if x not in ("lumi", "generic"))]

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from measurements import Configuration, Measurement, write_measurement
 
 from srunbook import simulate
-from srunbook.measurements import Configuration, Measurement, write_measurement
 from srunbook.ranklog import RankStart, parse_rank_lines
 from srunbook.simulate import Result
 

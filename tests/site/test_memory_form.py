@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from measurements import read_measurement
 from support import node
 
 from srunbook import memory
 from srunbook.cli import main
-from srunbook.measurements import read_measurement
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = ROOT / "docs" / "_static" / "js" / "memory-need.js"

@@ -87,7 +87,7 @@ def test_twin_holds_what_the_page_shows(built_site, included):
     for name in shown:
         assert (ROOT / name).read_text(encoding="utf-8").rstrip("\n") in twin, name
     assert "Drawing: Who starts whom" in twin
-    assert "| Line | Change it to |\n|---|---|\n| `--partition`" in twin
+    assert "| Line | Change it to |\n| --- | --- |\n| `--partition`" in twin
     assert len(links) > 10
     assert all((built_site / guide).parent.joinpath(link).resolve().is_file() for link in links), links
 

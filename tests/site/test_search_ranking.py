@@ -143,7 +143,7 @@ def test_index_of_a_build(tiny_site):
     assert title == "cannot reach … at"
     assert all(part in text for part in ("is not reachable", "Wait a little.", "Nobody knows."))
     assert first["messages"][0] == [
-        r"cannot\ reach\ \S+?\ at\ -?\d[\d.,]*",
+        r"cannot\ reach\ [^ \t\n]+?\ at\ -?\d[\d.,]*",
         pages.index("troubleshooting/unreachable.html"),
     ]
     entry = first["pages"][pages.index("troubleshooting/unreachable.html")]

@@ -28,6 +28,7 @@ PATTERNS = {
     "examples/failures/slurm-*/*.sh": "tests/cluster/test_slurm_failures.py",
     "examples/failures/slurm-*/*.sbatch": "tests/cluster/test_slurm_failures.py",
     "examples/*/requirements.txt": "tests/simulation/test_script_forms.py",
+    "examples/ready_scripts/*.sbatch": "tests/cluster/test_generate.py",
     "examples/slurm_configs/*.yaml": "tests/cluster/test_generate.py",
 }
 """Files that a test finds by a pattern, whose last part it names."""

@@ -19,7 +19,6 @@ DATA = {
     ],
 }
 PLOT = ":x: nodes\n:y: wall_s\n:alt: Wall time falls with nodes."
-BARS = ":x: way\n:y: sent_MiB, kept_MiB\n:alt: What is sent and kept."
 
 
 def directive(name: str, options: str = "", data: str = "allreduce") -> str:
@@ -54,15 +53,12 @@ FILES = {
     "broken": {},
     "trials": changed(0, survived_of_30=[28.0]),
     "outcomes": with_outcomes(),
-    "kept": changed(1, kept_MiB=[2.0, 4.0]),
 }
 PAGES = {
     "table": directive("measured-table", ":parameters: nodes, way"),
     "figure": role("bench/results/allreduce.json; two; wall_s"),
     "trials": role("bench/results/trials.json; two; survived_of_30"),
     "outcomes": directive("measured-outcomes", ":columns: library\n:by: check\n\nflipped: Flipped byte", "outcomes"),
-    "bars": directive("measured-bars", BARS, "kept"),
-    "bars-chosen": directive("measured-bars", f"{BARS}\n:where: nodes=4", "kept"),
 }
 WRONG = {
     "no-trial": (
@@ -75,9 +71,11 @@ WRONG = {
     ),
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
-    "no-unit": (directive("measured-bars", BARS.replace("kept_MiB", "wall_s"), "kept"), "do not end with one unit of"),
     "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
-    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json, kept.json"),
+    "no-file": (
+        directive("measured-table", "", "absent"),
+        "bench/results has allreduce.json, broken.json, outcomes.json",
+    ),
     "no-parts": (role("bench/results/allreduce.json; two"), "needs three parts: FILE; CONFIGURATION; QUANTITY"),
     "no-configuration": (
         role("bench/results/allreduce.json; three; wall_s"),
@@ -87,7 +85,7 @@ WRONG = {
         role("bench/results/allreduce.json; two; sent_MiB"),
         "'two' has no quantity 'sent_MiB'; it has wall_s",
     ),
-    "no-form": (directive("measured-table", "", "broken"), "field 'command' is missing"),
+    "no-form": (directive("measured-table", "", "broken"), "is no measurement: 'configurations'"),
 }
 
 
@@ -177,20 +175,6 @@ def test_figure_in_a_sentence(built):
     """A figure is the median with its unit, or with the number of trials that the quantity names."""
     assert re.search("It took <[^>]*>2 s</span> in all", built.html("figure"))
     assert re.search("It took <[^>]*>28 of 30</span> in all", built.html("trials"))
-
-
-def test_bars(built):
-    """A group of bars stands for each chosen configuration, in both themes, with its quantities in the legend."""
-    pages = [built.html(name).split("<article")[1] for name in ("bars", "bars-chosen")]
-    names = [re.search(r"kept-\w+-light\.svg", page)[0] for page in pages]
-    both, chosen = ((built.site / "_images" / name).read_text(encoding="utf-8") for name in names)
-
-    for theme in ("light", "dark"):
-        assert all(f"only-{theme} measured-plot" in page for page in pages)
-    for text in (">pmap<", ">jit<", ">sent<", ">kept<", ">MiB<"):
-        assert text in both, text
-        assert (text in chosen) == (text != ">pmap<"), text
-    assert all("Medians; lines reach from the smallest" in page for page in pages)
 
 
 @pytest.mark.parametrize("name", [*WRONG, *WRONG_SCALING])

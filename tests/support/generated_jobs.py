@@ -91,7 +91,7 @@ class Chance:
 
     def environment(self) -> dict[str, str]:
         """Draw where Python comes from: a path that may begin with ~ or a variable."""
-        kind = self.choice(["virtual_environment", "container_image", "conda_environment"])
+        kind = self.choice(["virtual_environment", "container_image", "conda_environment", "pixi_manifest"])
         known = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
         place = self.choice([self.choice(known), f"/x/{self.text()}"])
         return {kind: f"{place}/envs/{self.word(30)}" if kind == "conda_environment" else place}
@@ -131,8 +131,8 @@ class Chance:
         shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
         processes = self.choice(shared or [1, 1, 2, 4, self.random.randint(1, min(512, most.cpus))])
         cpus = preset.get("cpus_per_node", 0)
-        if not cpus or cpus % processes or self.often():
-            cpus = made["cpus_per_node"] = processes * self.up_to(max(1, most.cpus // processes))
+        if cpus < processes or self.often():
+            cpus = made["cpus_per_node"] = max(processes, self.up_to(most.cpus))
         if processes != (gpus or 1) or self.often(0.2):
             made["processes_per_node"] = processes
         if framework == "jax" and not gpus and self.often(0.7):
@@ -161,6 +161,8 @@ class Chance:
             "constraint": self.words("constraint", "&|"),
             # With a digit, as interfaces have: shellcheck takes `export NAME=fi` for a word of bash, bash does not.
             "network_interface": f"{self.word(14, string.ascii_letters)}0",
+            "sbatch": {"comment": self.text(), "nice": self.up_to(100), "contiguous": self.often()},
+            "setup": ["module use /it\\'s", "export SETUP='a  $b'"][: len(few)],
             "modules_to_load": [self.word(128, others=f"{ALNUM}._+/@-") for _ in few],
             # `_` alone belongs to bash
             "env_vars": {self.word(128, string.ascii_letters, f"{ALNUM}_"): self.text() for _ in few},

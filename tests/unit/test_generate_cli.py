@@ -145,14 +145,11 @@ def test_output_that_cannot_be_written(generate, tmp_path, monkeypatch):
     ("arguments", "parts"),
     [
         ((), ["nodes is missing", "--profile", "no program is named"]),
-        (("--profile", "mediun", "--script", "a.py"), ["--profile: profile is 'mediun'", "Did you mean medium?"]),
         (("--config", "none.yaml", *SMALL), ["none.yaml: No such file"]),
-        ((*SMALL, "--set", "nodes=banana"), ["--set nodes=banana: nodes is 'banana'", "nodes: 4"]),
         ((*SMALL, "--", "a\nb"), ["after --: arguments[0] is 'a\\nb'", "control character"]),
         ((*SMALL, "--set", "env_vars.A=\x1b[31m"), ["--set 'env_vars.A"]),
         ((*SMALL, "--epochs", "3"), ["No such option '--epochs'"]),
         ((*SMALL, "--explain", "--output", "a.sbatch"), ["--explain does not write a job script", "Leave out"]),
-        ((*SMALL, "--set", "nodes= 2"), ["nodes is ' 2'", "1 to 10000. It has a blank at an end"]),
     ],
 )
 def test_bad_input(generate, arguments, parts):
@@ -163,19 +160,6 @@ def test_bad_input(generate, arguments, parts):
     for part in parts:
         assert part in result.stderr
     assert "\x1b" not in result.stderr
-
-
-def test_list_of_profiles(generate):
-    """The profiles are listed with their nodes, CPUs, devices and connections, and the way out of too many."""
-    rows = [line.split(maxsplit=13) for line in generate("--list-profiles").stdout.splitlines()[:5]]
-
-    assert [(row[0], row[1], row[4], row[7], row[11], *row[13:]) for row in rows] == [
-        ("debug", "1", "4", "4", "0"),
-        ("small", "2", "8", "16", "128"),
-        ("medium", "4", "16", "64", "1056", "(--set devices_per_process=8 makes it 272)"),
-        ("large", "8", "16", "128", "2144", "(--set devices_per_process=8 makes it 560)"),
-        ("production", "8", "32", "256", "8384", "(--set devices_per_process=8 makes it 560)"),
-    ]
 
 
 def test_many_connections_are_noted(generate):

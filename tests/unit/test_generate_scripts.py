@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import jinja2
 import pytest
+from click.testing import CliRunner
 from support.generated_jobs import Capacity, Trial, generated
 from support.kept import kept_in_step
 
 from srunbook import generate
-from srunbook.generate import JobSpecification, Layer
-from srunbook.generate.script import NOTE, context, rendered, source
+from srunbook.cli import main
+from srunbook.generate import JobSpecification, Layer, ResolvedJob
 from srunbook.generate.specification import TAKEN, choices
 
-GOLDEN = Path(__file__).resolve().parent / "generated"
+READY = sorted((Path(__file__).resolve().parents[2] / "examples" / "ready_scripts").glob("*.sbatch"))
 
 
 def script(**values) -> str:
@@ -27,15 +28,14 @@ def script(**values) -> str:
     return generate.render(generate.specify(layer).specification)
 
 
-@pytest.mark.parametrize("framework", choices("framework"))
-@pytest.mark.parametrize("profile", generate.PROFILES)
-def test_golden_file(profile, framework, pytestconfig):
-    """Each profile gives each framework the script that is kept."""
-    layer = Layer("here", {"profile": profile, "framework": framework, "script": "train.py"})
-    path = GOLDEN / f"{profile}-{framework}.sbatch"
-    text = generate.render(generate.specify(layer).specification)
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_ready_script(path, pytestconfig):
+    """A ready script of the site is what the command in its third line prints."""
+    command = path.read_text(encoding="utf-8").splitlines()[2].removeprefix("# Made by: ")
+    result = CliRunner().invoke(main, shlex.split(command)[1:])
 
-    kept_in_step(path, text, pytestconfig.getoption("--record"), __file__)
+    assert result.exit_code == 0, result.stderr
+    kept_in_step(path, result.stdout, pytestconfig.getoption("--record"), __file__)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 def shellcheck(scripts: list[Path]) -> str:
     """Return what shellcheck finds."""
     command = [Path(sys.executable).with_name("shellcheck"), "--shell=bash", "--format=gcc"]
-    # The environments that scripts activate exist on a site alone, and what is in quotes is meant as it is.
-    command.append("--exclude=SC1090,SC1091,SC1003,SC1112,SC2016,SC2088")
+    # The environments that scripts activate exist on a site alone, and values are meant as they are.
+    command.append("--exclude=SC1090,SC1091,SC1003,SC1010,SC1097,SC1111,SC1112,SC2016,SC2054,SC2088,SC2191")
     environ = {**os.environ, "LC_ALL": "C.UTF-8"}
     result = subprocess.run([*command, *scripts], env=environ, capture_output=True, text=True, check=False)
     assert result.returncode in (0, 1), result.stderr
@@ -90,6 +90,7 @@ def test_no_value_makes_a_line(trial):
                 "script": "x.py",
                 "arguments": ["x"] * len(one.arguments),
                 "env_vars": dict.fromkeys(one.env_vars, "x"),
+                "sbatch": {name: value if value is False else "x" for name, value in one.sbatch.items()},
             }
         )
         lines, expected = path.read_bytes().decode().splitlines(), generate.render(harmless, made_by="x").splitlines()
@@ -102,6 +103,7 @@ STAND_INS = {
     "srun": 'while [[ "$1" == --* ]]; do shift; done\nexec "$@"',
     "scontrol": "echo 127.0.0.1",
     "module": "exit 0",
+    "pixi": 'printf "export SOURCED=%q" "${!#}"',
     "singularity": 'while [[ "$1" != python && "$1" != torchrun ]]; do shift; done\nexec "$@"',
     "python": 'printf "%s\\0" "$@" >arguments\nenv -0 >environment',
     "torchrun": 'printf "%s\\0" "$@" >arguments\nenv -0 >environment',
@@ -161,15 +163,18 @@ def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dic
 def expected(one: JobSpecification, there: dict[str, str]) -> dict[str, str]:
     """Return the environment that the program of a job ought to get, with eight CPUs, as task 0 of 1, on one node."""
     there = {**there, "PYTHONUNBUFFERED": "1"}
+    there |= {"SETUP": "a  $b"} if "export SETUP='a  $b'" in one.setup else {}
     conda, _, name = (one.conda_environment or "").rpartition("/envs/")
-    if place := one.virtual_environment or conda:
+    if place := one.virtual_environment or conda or one.pixi_manifest:
         first, slash, rest = place.partition("/")
         known = {"~": there["HOME"], "$HOME": there["HOME"], "$JAX_IMAGE": there["JAX_IMAGE"]}
-        there["SOURCED"] = f"{known.get(first, first)}{slash}{rest}/bin/activate {name if conda else ''}".rstrip()
+        path = f"{known.get(first, first)}{slash}{rest}"
+        activation = f"{path}/bin/activate {name if conda else ''}".rstrip()
+        there["SOURCED"] = f"--manifest-path={path}" if one.pixi_manifest else activation
     port = str(one.coordinator_port) if one.coordinator_port else None
     if one.framework == "jax":
         devices = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(one.devices_per_process or 8)}
-        there |= devices if one.platform == "cpu" else {}
+        there |= {} if one.gpus else devices
         there |= {"JAX_COORDINATOR_PORT": port} if port else {}
     else:
         there["OMP_NUM_THREADS"] = str(-(-8 // one.processes) if one.framework == "torchrun" else 8)
@@ -255,33 +260,23 @@ def test_every_field_is_drawn(trial):
 
 def test_names_of_the_script_are_taken():
     """Each variable that the template sets and does not export cannot be set by a job."""
-    names = re.findall(r"^(?:([A-Z_]+)=|mapfile -t ([A-Z]+))", source(), re.MULTILINE)
+    source = Path(generate.__file__).with_name("job.sbatch.template").read_text(encoding="utf-8")
+    names = re.findall(r"^(?:([A-Z_]+)=|mapfile -t ([A-Z]+))", source, re.MULTILINE)
 
     assert {"".join(name) for name in names} == {name for name, why in TAKEN.items() if "the script" in why}
 
 
-def test_template_is_strict(trial):
-    """A name without a value is an error, and each value that the template is given is used."""
-    values = dict(context(trial.accepted[0][0], "x"))
-    used = {name for tag in re.findall(r"\{% if ([a-z_]+) %\}|\{\{ ([a-z_]+) \}\}", source()) for name in tag if name}
-
-    assert used == values.keys()
-    del values["job_name"]
-    with pytest.raises(jinja2.UndefinedError, match="job_name"):
-        list(rendered(values))
-
-
 def test_every_line_has_a_reason(trial):
-    """Each line of a script has a reason, and fields that there are; comments and empty lines have none."""
-    fields = {name for note in NOTE.finditer(source()) for name in note[1].split(", ")} - {"always"}
-    without = {
-        line
-        for one, _ in trial.accepted
-        for line, reason, *_ in rendered(context(one, "x"))
-        if not reason and line and not line.startswith("# ")
-    }
+    """The explained lines are those of the script without comments, and they name every field."""
+    fields = set()
+    for job, path in trial.accepted:
+        lines = generate.explain(ResolvedJob(job, {}))
+        fields |= {re.split(r"[.[]", name)[0] for line in lines for name, _ in line.origins}
+        script = path.read_bytes().decode().split("\n")
 
-    assert without == set()
+        assert [line.text for line in lines] == [
+            line for line in script if line not in ("", ")") and (not line.startswith("# ") or line == "#!/bin/bash")
+        ]
     assert fields == set(JobSpecification.model_fields) - {"profile", "cluster"}
 
 

@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"jax", "torch", "numpy", "scipy", "matplotlib", "lightning", "orbax"}
 """What costs a noticeable part of a second, or comes with an extra only."""
 
-PLAIN = ("slurm", "ranklog", "script", "simulate", "verify")
+PLAIN = ("slurm", "ranklog", "simulate", "verify")
 """Rooms that get by with the standard library."""
 
-LIGHT = (*PLAIN, "adapt", "cluster", "distributed", "generate", "measurements", "sites", "cli")
+LIGHT = (*PLAIN, "cluster", "distributed", "generate", "sites", "cli")
 """Rooms that bring no framework."""
 
-COMMANDS = ("adapt", "cluster", "generate", "simulate", "verify")
+COMMANDS = ("cluster", "generate", "simulate", "verify")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CORE = ("slurm", "ranklog", "signals", "measurements", "simulate", "sites", "script", "generate", "adapt", "verify")
+CORE = ("slurm", "ranklog", "signals", "simulate", "sites", "generate", "verify")
 CORE += ("cluster", "cli")
 """Rooms that need no extra."""
 
@@ -73,9 +73,9 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(tmp_path_factory.mktemp("core"), str(wheel))
 
 
-def test_type_hints_are_public(wheel):
-    """The file by which mypy and editors know that a package has type hints is in the wheel, as the page says."""
-    assert "srunbook/py.typed" in zipfile.ZipFile(wheel).namelist()
+def test_data_is_in_the_wheel(wheel):
+    """The wheel has the entries of `srunbook explain`, and the file by which mypy and editors know of type hints."""
+    assert {"srunbook/py.typed", "srunbook/explain/entries.json"} <= {*zipfile.ZipFile(wheel).namelist()}
     assert "`py.typed`" in (ROOT / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
 
 

@@ -1,153 +1,33 @@
-/**
- * "My cluster": readers say once what their cluster is like, and every job script of the site shows it.
- *
- * `fit` changes a script as `srunbook adapt` does; tests/site/test_my_cluster.py compares both. The values are fields
- * of `srunbook generate --config`, null for "I need none". They stay in the browser.
- */
-const KEY = "srunbook.cluster";
+/** "My cluster": readers say once what their cluster is like, and every job script of the site shows it. */
+import { DIRECTIVES, fit, fitted, load, onChange, save } from "./fit.js";
+
+const SITES = new URL("../sites.json", import.meta.url); // what the build knows of some sites
 const WORD = "[^\\s\"'\\\\#]+";
 const PATH = "(~|\\$\\w+)?[\\w.\\/+@%:=\\-]+";
-const DIRECTIVES = ["partition", "account", "qos", "constraint"];
 /** Label, what is allowed, and its pattern. */
 const FIELDS = {
   partition: ["Partition", "sinfo lists them", WORD],
-  account: ["Account", "who is charged; “none” drops the line", WORD],
+  account: ["Account", "who is charged", WORD],
   qos: ["QOS", "quality of service", WORD],
-  constraint: ["Constraint", "features of the nodes; “none” drops the line", WORD],
-  gpus_per_node: ["GPUs of a node", "4, or a100:4 with their type, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
+  constraint: ["Constraint", "features of nodes", WORD],
+  gpus_per_node: ["GPUs of a node", "4, a100:4, or 0", "0|([^\\s\"'\\\\#:,=]+:)?[1-9]\\d{0,3}"],
   cpus_per_node: ["CPUs of a node", "a whole number", "[1-9]\\d{0,3}"],
-  place: ["Where it is", "a path without blanks; with conda, it has /envs/ in it", PATH],
-  modules_to_load: ["Modules to load", "in this order; “none” drops the lines", "[\\w.\\/+@:=][\\w.\\/+@:= \\-]*"],
+  memory_per_node: ["Memory of a node", "480G, or 0 for all of it", "0|[1-9]\\d*[MG]"],
+  nodes: ["Nodes", "for scripts on several nodes", "[1-9]\\d{0,4}"],
+  time_limit: ["Time limit", "24:00:00, or 2-00:00:00", "(\\d+-)?\\d+(:\\d\\d){2}"],
+  script: ["Your program", "its file, such as train.py", "[\\w.\\/][\\w.\\/+@%:=\\-]*"],
+  place: ["Where it is", "a path; of conda, also a name", PATH],
+  modules_to_load: ["Modules to load", "in this order", "[\\w.\\/+@:=][\\w.\\/+@:= \\-]*"],
 };
 const KINDS = {
   virtual_environment: ["a virtual environment", "~/torch-env"],
-  conda_environment: ["conda", "~/miniforge3/envs/torch-env"],
+  conda_environment: ["conda", "torch-env, or ~/miniforge3/envs/torch-env"],
   container_image: ["a container", "$SCRATCH/torch.sif"],
 };
 
-let memory = null; // holds until the page is left, where the browser keeps nothing
-
-/** What the reader has said of the cluster; null for nothing. @returns {Record<string, any>|null} */
-export function load() {
-  try {
-    const found = JSON.parse(localStorage.getItem(KEY));
-    if (typeof found === "object" && !Array.isArray(found)) return found ?? memory;
-  } catch {
-    // Forbidden, or not written by this page: as if nothing were there.
-  }
-  return memory;
-}
-
-/** Keep values, or forget them with null; return whether the next page will know them. */
-function save(config) {
-  memory = config;
-  let kept = true;
-  try {
-    localStorage.removeItem(KEY); // if there is no room for the new values, the old ones must not win
-    if (config) localStorage.setItem(KEY, JSON.stringify(config));
-  } catch {
-    kept = false;
-  }
-  window.dispatchEvent(new StorageEvent("storage", { key: KEY }));
-  return kept;
-}
-
-/** Call a function after each change, in another tab too. @param {() => void} listener */
-export function onChange(listener) {
-  window.addEventListener("storage", (event) => [KEY, null].includes(event.key) && listener());
-}
-
-/** Give a line another beginning; a comment behind it keeps its column where there is room. */
-function withStart(line, start) {
-  const [, before, gap, comment] = line.match(/^(.*\S)( {2,})(#.*)$/) ?? [];
-  return comment ? start.padEnd(Math.max(start.length + 2, before.length + gap.length)) + comment : start;
-}
-
-/** A path in quotes, in which bash still expands ~ or a variable. */
-const quoted = (path) => `"${path.replace(/^~/, "$HOME")}"`;
-
-/**
- * Fit a job script to a cluster.
- * @param {string} text the script
- * @param {Record<string, any>|null} cluster
- * @returns {Map<string, string[]>} each line that changes, and the lines that are there instead
- */
-export function fit(text, cluster) {
-  const changes = new Map();
-  if (!cluster) return changes;
-  const lines = text.split("\n");
-  const directive = /^#SBATCH --([\w-]+)(?:=(\S+))?/;
-  const asked = Object.fromEntries(lines.map((line) => [directive.exec(line)?.[1], line]).filter(([name]) => name));
-  const value = (name) => directive.exec(asked[name])?.[2];
-  const change = (line, ...fresh) => (fresh.length === 1 && fresh[0] === line) || changes.set(line, fresh);
-  const add = (line, before, after) => change(line, ...before, ...(changes.get(line) ?? [line]), ...after);
-  const give = (name, to, as = name) => change(asked[name], withStart(asked[name], `#SBATCH --${as}=${to}`));
-
-  const added = [];
-  for (const name of DIRECTIVES.filter((one) => one in cluster)) {
-    if (asked[name]) cluster[name] === null ? change(asked[name]) : give(name, cluster[name]);
-    else if (cluster[name] !== null) added.push(`#SBATCH --${name}=${cluster[name]}`);
-  }
-  let tasks = Number(value("ntasks-per-node") ?? 1);
-  let cpus = cluster.cpus_per_node;
-  const option = ["gpus-per-node", "gres"].find((name) => /(^|:)\d+$/.test(value(name)));
-  if (option && cluster.gpus_per_node === null) change(asked[option]);
-  else if (option && cluster.gpus_per_node) {
-    const [, type, all] = String(cluster.gpus_per_node).match(/^(?:(.*):)?(\d+)$/);
-    const before = Number(value(option).match(/\d+$/)[0]);
-    const count = before === 1 ? 1 : Number(all); // a script for one GPU stays one
-    if (type) give(option, `gpu:${type}:${count}`, "gres");
-    else give(option, count, "gpus-per-node");
-    if (tasks === before && asked["ntasks-per-node"]) give("ntasks-per-node", (tasks = count));
-    cpus = cpus && Math.floor((cpus * count) / all);
-  }
-  if (cpus && asked["cpus-per-task"]) give("cpus-per-task", Math.max(1, Math.floor(cpus / tasks)));
-  add(lines.findLast((line) => directive.test(line)) ?? lines[0], [], added);
-  fitEnvironment(lines, cluster, change, add);
-  return changes;
-}
-
-/** Fit the lines that load modules and choose a Python. A script with a container stays in one, any other without. */
-function fitEnvironment(lines, cluster, change, add) {
-  const images = lines.filter((line) => /^(export )?image=/i.test(line));
-  const loads = lines.filter((line) => /^module load /.test(line));
-  const first = lines.find((line) => !/^(#|set |trap |umask |ulimit |shopt |$)/.test(line));
-  const fresh = [];
-  const image = cluster.container_image;
-  if (image) images.forEach((line) => change(line, withStart(line, line.match(/^.*?=/) + quoted(image))));
-  if (cluster.modules_to_load) {
-    const left = [...cluster.modules_to_load];
-    loads.forEach((line, place) => {
-      const mine = left.splice(0, place === loads.length - 1 ? left.length : 1);
-      change(line, ...(mine.length ? [withStart(line, `module load ${mine.join(" ")}`)] : []));
-    });
-    fresh.push(...left.map((name) => `module load ${name}`));
-  }
-  const [conda, name] = cluster.conda_environment?.split("/envs/") ?? [];
-  const folder = cluster.virtual_environment ?? cluster.conda_environment;
-  if (folder && !images.length) {
-    const base = conda?.endsWith("/.conda") ? "$(conda info --base)" : (conda ?? folder); // the site's conda, or your own
-    const activation = `source ${quoted(`${base}/bin/activate`)}${conda ? ` ${name}` : ""}`;
-    const folders = lines.filter((line) => /^VENV=/.test(line));
-    const sources = lines.filter((line) => /^source \S+\/bin\/activate"/.test(line));
-    for (const line of folders) change(line, withStart(line, `VENV=${quoted(folder)}`));
-    for (const line of sources) if (conda || !line.includes("$VENV")) change(line, withStart(line, activation));
-    if (folders.length || sources.length) return add(first, fresh, []);
-    if (!loads.length) fresh.push(activation);
-    else add(loads.at(-1), [], [activation]);
-  }
-  return add(first, fresh, []);
-}
-
-/** A job script, fitted. @param {string} text @param {Record<string, any>|null} cluster @returns {string} */
-export function fitted(text, cluster) {
-  const changes = fit(text, cluster);
-  return text.split("\n").flatMap((line) => changes.get(line) ?? [line]).join("\n");
-}
-
 const make = (tag, values) => Object.assign(document.createElement(tag), values);
 const link = (box) => box.querySelector(":scope > .code-file-caption a.download");
-const boxes = globalThis.document?.querySelectorAll("article .code-file") ?? [];
+const boxes = document.querySelectorAll("article .code-file");
 const scripts = [...boxes].filter((box) => link(box)?.href.endsWith(".sbatch"));
 const markups = new Map(); // of each block as the page came
 
@@ -173,7 +53,7 @@ async function show(box, cluster) {
   if (answer && !answer.ok) throw Error(answer.statusText);
   const text = answer ? await answer.text() : "";
   const changes = fit(text, cluster);
-  for (const pre of [...box.querySelectorAll("pre")].filter((one) => one.closest(".code-file") === box)) {
+  for (const pre of [...box.querySelectorAll("pre")].filter((block) => block.closest(".code-file") === box)) {
     if (!markups.has(pre)) markups.set(pre, pre.innerHTML);
     pre.innerHTML = marked(markups.get(pre), changes);
   }
@@ -201,8 +81,8 @@ async function present(box) {
     toggle.textContent = back ? "Show it fitted" : "Show the original";
   };
   bar.append(toggle);
-  const said = " That was the original; your version has not run here.";
-  box.querySelector(":scope > .badge-ran")?.append(make("span", { className: "fit-stamp", textContent: said }));
+  const stamp = " That was the original; your version has not run here.";
+  box.querySelector(":scope > .badge-ran")?.append(make("span", { className: "fit-stamp", textContent: stamp }));
 }
 
 /** Lines may be wider than the window afterwards, so tell site.js. */
@@ -220,6 +100,8 @@ function read() {
   if (gpus === "0") Object.assign(config, { platform: "cpu", gpus_per_node: null });
   else if (gpus) Object.assign(config, { platform: "gpu", gpus_per_node: Number(gpus) || gpus });
   if (cpus) config.cpus_per_node = Number(cpus);
+  if (typed.nodes) config.nodes = Number(typed.nodes);
+  for (const name of ["memory_per_node", "time_limit", "script"]) if (typed[name]) config[name] = typed[name];
   if (typed.kind) config[typed.kind] = typed.place;
   if (modules) config.modules_to_load = modules === "none" ? [] : modules.split(/\s+/);
   return config;
@@ -237,8 +119,18 @@ function write(config) {
 
 function chooseKind() {
   const [, example = ""] = KINDS[form.kind.value] ?? [];
-  const pattern = form.kind.value === "conda_environment" ? `${PATH}\\/envs\\/[\\w.+@%=\\-]+` : PATH;
+  const pattern = form.kind.value === "conda_environment" ? `(${PATH}\\/envs\\/)?[\\w.+@%=\\-]+` : PATH;
   Object.assign(form.place, { disabled: !example, required: Boolean(example), placeholder: example, pattern });
+}
+
+/** Offer the sites. A choice fills in what is known of one, and keeps what only the reader knows. */
+function offer(sites) {
+  const select = form["fit-site"];
+  select.append(...["another one", ...Object.keys(sites)].map((name) => new Option(name)));
+  select.onchange = () => {
+    const { account, nodes, time_limit, script } = read();
+    write({ account, nodes, time_limit, script, ...sites[select.value] });
+  };
 }
 
 function build() {
@@ -252,11 +144,12 @@ function build() {
   const kinds = { "": ["what each script has"], ...KINDS };
   const options = Object.entries(kinds).map(([name, [text]]) => `<option value="${name}">${text}</option>`).join("");
   fields.splice(-2, 0, row("kind", "Python comes from", "", `<select id="fit-kind" name="kind">${options}</select>`));
+  fields.unshift(row("site", "Known site", "fills in what is known of it", `<select id="fit-site"></select>`));
   dialog = make("dialog", { className: "fit-dialog", innerHTML: `<form class="fit-form" method="dialog">
     <div class="fit-head"><h2 id="fit-title">My cluster</h2>
       <button type="button" class="fit-close" aria-label="Close">×</button></div>
-    <p>Fill in what you know. Every job script on these pages then shows your values, ready to copy and download.
-      They stay in this browser.</p>
+    <p>Fill in what you know; “none” drops a line that your site doesn't need. Every job script on these pages then
+      shows your values, ready to copy and download. They stay in this browser.</p>
     ${fields.join("")}<p class="fit-status" role="status"></p>
     <div class="fit-buttons"><button class="fit-main">Fit the scripts</button>
       <button type="button" class="fit-forget">Forget everything</button></div></form>` });
@@ -264,6 +157,7 @@ function build() {
   document.body.append(dialog);
   form = dialog.querySelector("form");
   form.kind.onchange = chooseKind;
+  fetch(SITES).then((answer) => answer.json()).then(offer).catch(() => form["fit-site"].closest("div").remove());
   const tell = (text) => (dialog.querySelector(".fit-status").textContent = text);
   dialog.querySelector(".fit-close").onclick = () => dialog.close();
   dialog.querySelector(".fit-forget").onclick = () => {
@@ -288,13 +182,11 @@ function open() {
 const button = (textContent, ariaLabel, className) =>
   make("button", { textContent, ariaLabel, className, type: "button", ariaHasPopup: "dialog", onclick: open });
 
-if (globalThis.document) {
-  const said = "My cluster: fill in your partition, account and GPUs";
-  document.querySelector(".content-icon-container")?.prepend(button("My cluster", said, "fit-open fit-open-page"));
-  for (const box of scripts) {
-    const label = `Fit ${box.querySelector(".code-file-name").textContent} to my cluster`;
-    link(box).closest(".code-file-download").before(button("Fit to my cluster", label, "fit-open"));
-  }
-  if (load()) presentAll();
-  onChange(presentAll);
+const label = "My cluster: fill in your partition, account and GPUs";
+document.querySelector(".content-icon-container")?.prepend(button("My cluster", label, "fit-open fit-open-page"));
+for (const box of scripts) {
+  const name = box.querySelector(".code-file-name").textContent;
+  link(box).closest(".code-file-download").before(button("Fit to my cluster", `Fit ${name} to my cluster`, "fit-open"));
 }
+if (load()) presentAll();
+onChange(presentAll);

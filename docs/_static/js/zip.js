@@ -3,27 +3,27 @@
  *
  * Without that, the link is an ordinary one. What packs the zip comes with the click.
  */
-import { fitted, load, onChange } from "./my-cluster.js";
+import { fitted, load, onChange } from "./fit.js";
 
 const links = [...document.querySelectorAll("a.guide-zip")].map((link) => {
-  const said = document.createElement("span");
-  said.setAttribute("role", "status");
-  link.parentElement.append(said);
+  const status = document.createElement("span");
+  status.setAttribute("role", "status");
+  link.parentElement.append(status);
   link.addEventListener("click", (event) => {
     if (load() === null) return;
     event.preventDefault();
     download(link).catch((error) => {
-      said.textContent = ` Not fitted to your cluster: ${error.message}. This is the zip with the original scripts.`;
+      status.textContent = ` Not fitted to your cluster: ${error.message}. This is the zip with the original scripts.`;
       save(link.href, link.href);
     });
   });
-  return said;
+  return status;
 });
 
 function tell() {
   const text = load() === null ? "" : " The job scripts in it are fitted to your cluster.";
-  links.forEach((said) => {
-    said.textContent = text;
+  links.forEach((status) => {
+    status.textContent = text;
   });
 }
 

@@ -9,7 +9,6 @@ import click
 import srunbook
 
 SUBCOMMANDS = {
-    "adapt": "Fit a job script to your cluster.",
     "cluster": "Boot a real Slurm of several nodes on this machine.",
     "explain": "Name the first failure in the logs of a job, and the page that explains it.",
     "generate": "Write a job script for sbatch.",

@@ -36,9 +36,9 @@ def checkout() -> Path | None:
 
 def provision() -> Provision:
     """Return what the command gives to a cluster."""
-    found = checkout()
-    binds = (Bind(found, PLACE), Bind(found, found)) if found else ()
-    images = (Image(IMAGE, found / DEFINITION, ARGUMENTS),) if found and (found / DEFINITION).exists() else ()
+    root = checkout()
+    binds = (Bind(root, PLACE), Bind(root, root)) if root else ()
+    images = (Image(IMAGE, root / DEFINITION, ARGUMENTS),) if root and (root / DEFINITION).exists() else ()
     conda = Path(__file__).with_name("conda_stand_in.sh").read_text(encoding="utf-8")
     return Provision(links=ENVIRONMENTS, files={CONDA: conda}, binds=binds, modules=MODULES, images=images)
 
@@ -55,5 +55,5 @@ def programs_of(script: Path) -> list[Path]:
     if guide.parent.name != "slurm":
         return []
     folder = guide.parent.parent / "examples" / guide.name
-    found = [*folder.glob("*.py"), *folder.glob("full/*.py")]
-    return sorted(path for path in found if not path.name.startswith("plot_"))
+    programs = [*folder.glob("*.py"), *folder.glob("full/*.py")]
+    return sorted(path for path in programs if not path.name.startswith("plot_"))

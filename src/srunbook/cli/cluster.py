@@ -92,10 +92,10 @@ def reconfigure(config: Path, name: str | None) -> None:
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, as fields of a specification."""
-    found = {name: value for name, value in options.items() if value is not None}
-    if "features" in found:
-        found["features"] = [item for item in found["features"].split(",") if item]
-    return found
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if "features" in chosen:
+        chosen["features"] = [item for item in chosen["features"].split(",") if item]
+    return chosen
 
 
 @command.command(epilog="Example: srunbook cluster schema > cluster.schema.json")
@@ -110,16 +110,16 @@ def schema() -> None:
 def status(name: str, as_json: bool) -> None:
     """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
     state = cluster.running_state(name)
-    found = cluster.describe(state)
+    status = cluster.describe(state)
     if as_json:
-        click.echo(found.json_text(), nl=False)
+        click.echo(status.json_text(), nl=False)
         return
-    click.echo(f"cluster {name}: Slurm {found.slurm} (Debian {found.debian})")
-    click.echo(f"plugins: {found.plugins.proctrack}, {found.plugins.task}, {found.plugins.gather}")
-    click.echo(f"CPUs: {cluster.describe_processors(found.limits.processors)}")
+    click.echo(f"cluster {name}: Slurm {status.slurm} (Debian {status.debian})")
+    click.echo(f"plugins: {status.plugins.proctrack}, {status.plugins.task}, {status.plugins.gather}")
+    click.echo(f"CPUs: {cluster.describe_processors(status.limits.processors)}")
     for line in state.limits.describe() if state.limits else ():
         click.echo(f"limit: {line}")
-    for node in found.nodes:
+    for node in status.nodes:
         click.echo(f"{node.name} {node.address} {node.state}")
 
 

@@ -84,7 +84,7 @@ def command(
             layers.append(generate.Layer("after --", {"arguments": list(arguments)}))
         job = generate.specify(*layers, *generate.settings(changes))
         made_by = typed(options, config, changes, arguments)
-        text = explanation(job, made_by) if explain else generate.render(job.specification, made_by=made_by)
+        text = explanation(job) if explain else generate.render(job.specification, made_by=made_by)
     except generate.JobError as error:
         for problem in error.problems:
             say("generate", problem)
@@ -144,25 +144,24 @@ def profiles() -> str:
 
     lines = []
     for name in generate.PROFILES:
-        one = generate.specify(generate.Layer("--profile", {"profile": name, "script": "train.py"})).specification
-        nodes = f"{one.nodes} node{'s' * (one.nodes > 1)}"
-        way_out = generate.advice(one)
+        job = generate.specify(generate.Layer("--profile", {"profile": name, "script": "train.py"})).specification
+        nodes = f"{job.nodes} node{'s' * (job.nodes > 1)}"
+        remedy = generate.advice(job)
         lines.append(
-            f"{name:<12}{nodes:>7} x {one.cpus_per_node:>2} CPUs = {one.devices:>3} devices"
-            f"   {one.time_limit}   {one.memory_per_cpu}/CPU   {generate.connections(one):>4} connections"
-            f"{f' ({way_out})' if way_out else ''}\n"
+            f"{name:<12}{nodes:>7} x {job.cpus_per_node:>2} CPUs = {job.devices:>3} devices"
+            f"   {job.time_limit}   {job.memory_per_cpu}/CPU   {generate.connections(job):>4} connections"
+            f"{f' ({remedy})' if remedy else ''}\n"
         )
     lines.append("\nconnections: of each process, with JAX on CPUs. Each is an open file; many systems allow 1024.\n")
     return "".join(lines)
 
 
-def explanation(job: ResolvedJob, made_by: str) -> str:
+def explanation(job: ResolvedJob) -> str:
     """Return the lines of the script, each with its reason and the origin of its values."""
     from srunbook import generate
 
-    told = ""
-    for line in generate.explain(job, made_by=made_by):
+    text = ""
+    for line in generate.explain(job):
         places = "; ".join(f"{name}: {place}" for name, place in line.origins)
-        if line.reason:
-            told += f"{line.text.rstrip()}\n    {line.reason}{f' [{places}]' if places else ''}\n"
-    return told
+        text += f"{line.text.rstrip()}\n    {line.reason}{f' [{places}]' if places else ''}\n"
+    return text

@@ -66,14 +66,16 @@ def changes(before: Specification | None, after: Specification) -> tuple[list[li
     """
     old_qos = before.qos if before else {}
     old_accounts = before.accounts if before else {}
-    made: list[list[str]] = []
+    additions: list[list[str]] = []
     set_: list[list[str]] = []
     gone: list[list[str]] = []
     for name, qos in after.qos.items():
         new = qos_words(qos)
         old = qos_words(old_qos[name]) if name in old_qos else _at_once(new)
         if name not in old_qos:
-            made.append([*(["modify", "qos", name, "set"] if name == NORMAL else ["add", "qos", name]), *words(old)])
+            additions.append(
+                [*(["modify", "qos", name, "set"] if name == NORMAL else ["add", "qos", name]), *words(old)]
+            )
         set_.append(["modify", "qos", name, "set", *_changed(old, new)])
     if NORMAL in old_qos and NORMAL not in after.qos:
         set_.append(["modify", "qos", NORMAL, "set", *_changed(qos_words(old_qos[NORMAL]), qos_words(Qos()))])
@@ -81,21 +83,25 @@ def changes(before: Specification | None, after: Specification) -> tuple[list[li
         new = account_words(after, after.accounts[name])
         old = account_words(before, old_accounts[name]) if before and name in old_accounts else _at_once(new)
         if name not in old_accounts:
-            made.append(["add", "account", name, *words(old)])
+            additions.append(["add", "account", name, *words(old)])
         if before and name not in old_accounts:
-            made += [["add", "user", user, f"account={name}"] for user, one in after.users.items() if not one.accounts]
+            additions += [
+                ["add", "user", user, f"account={name}"]
+                for user, details in after.users.items()
+                if not details.accounts
+            ]
         set_.append(["modify", "account", name, "set", *_changed(old, new)])
     for name, user in after.users.items():
         new = user_words(after, user)
         if before is None:
-            made.append(["add", "user", name, *words(new)])
+            additions.append(["add", "user", name, *words(new)])
         else:  # an account may go that was the user's default
             old = user_words(before, before.users[name])
             set_.append(["modify", "user", name, "set", *_changed(old, {**new, "account": old["account"]})])
     if before:
         gone = [["delete", "account", name] for name in reversed(before.ordered_accounts) if name not in after.accounts]
     gone += [["delete", "qos", name] for name in old_qos if name not in after.qos and name != NORMAL]
-    return made, [command for command in set_ if command[-1] != "set"] + gone
+    return additions, [command for command in set_ if command[-1] != "set"] + gone
 
 
 def _at_once(values: Mapping[str, object]) -> dict[str, object]:
@@ -105,7 +111,7 @@ def _at_once(values: Mapping[str, object]) -> dict[str, object]:
 
 def _changed(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Return the settings that differ; -1 takes most of them back, for a resource by its name."""
-    found = []
+    settings = []
     for word in dict.fromkeys([*old, *new]):
         value, before = ("" if values.get(word) is None else values[word] for values in (new, old))
         if value == before:
@@ -114,8 +120,8 @@ def _changed(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
             kept = dict.fromkeys(part.partition("=")[0] for part in str(value).split(","))
             gone = [part.partition("=")[0] for part in str(before).split(",") if part]
             value = ",".join([*filter(None, [str(value)]), *(f"{name}=-1" for name in gone if name not in kept)])
-        found.append(f"{word}={RESET.get(word, -1) if value == '' else value}")
-    return found
+        settings.append(f"{word}={RESET.get(word, -1) if value == '' else value}")
+    return settings
 
 
 def words(values: Mapping[str, object]) -> list[str]:

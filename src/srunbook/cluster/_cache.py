@@ -38,16 +38,16 @@ def cache_folder() -> Path:
             "choose another one with XDG_CACHE_HOME"
         )
     try:
-        found = folder.stat()
+        status = folder.stat()
     except FileNotFoundError:
         return folder
     except NotADirectoryError:
         raise SpecificationError(f"{base} is not a folder: choose another one with XDG_CACHE_HOME") from None
     why = ""
-    if found.st_uid != os.geteuid():
-        why = f"belongs to user {found.st_uid}"
-    elif found.st_mode & 0o022:
-        why = f"is writable by other users (mode {stat.S_IMODE(found.st_mode):04o})"
+    if status.st_uid != os.geteuid():
+        why = f"belongs to user {status.st_uid}"
+    elif status.st_mode & 0o022:
+        why = f"is writable by other users (mode {stat.S_IMODE(status.st_mode):04o})"
     if why:
         raise ClusterError(
             f"{folder} {why}, but root runs what lies there, so nobody else may write there. "

@@ -26,12 +26,12 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     'disabled'
     """
     if cgroup_v1:
-        found = ("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", True)
+        values = ("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", True)
     else:
         year, month = (int(part) for part in slurm_version.split(".")[:2])
         plugin = "disabled" if (year, month) >= (23, 2) else "cgroup/v1"
-        found = ("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, False)
-    return dict(zip(PLUGINS, found, strict=True))
+        values = ("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, False)
+    return dict(zip(PLUGINS, values, strict=True))
 
 
 def node_lines(specification: Specification) -> str:
@@ -71,15 +71,15 @@ def partition_lines(specification: Specification) -> str:
     least = min(group.memory_mib // group.cpus for group in groups)
     text = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n"
     for name, partition in specification.partitions.items():
-        own = {}
+        computed = {}
         if partition.nodes is not None:
             nodes = specification.nodes_of(partition)
             own_groups = [specification.group_of(node) for node in nodes]
             memory = min(group.memory_mib // group.cpus for group in own_groups)
-            own = {"Nodes": compress_hostlist(nodes), "DefMemPerCPU": memory}
+            computed = {"Nodes": compress_hostlist(nodes), "DefMemPerCPU": memory}
         words = {
             "Default": "YES" if name == specification.default_partition else None,
-            **own,
+            **computed,
             "DefaultTime": partition.default_time,
             "MaxTime": partition.max_time,
             "MinNodes": partition.min_nodes,
@@ -102,9 +102,9 @@ def _joined(words: Mapping[str, object], options: Mapping[str, str] = MappingPro
     >>> _joined({"Type": "a100", "Count": None, "MaxTime": 5}, {"maxtime": "7"})
     ' Type=a100 maxtime=7'
     """
-    found = {word.lower(): (word, value) for word, value in words.items() if value not in (None, "")}
-    found |= {word.lower(): (word, value) for word, value in options.items()}
-    return "".join(f" {word}={value}" for word, value in found.values())
+    settings = {word.lower(): (word, value) for word, value in words.items() if value not in (None, "")}
+    settings |= {word.lower(): (word, value) for word, value in options.items()}
+    return "".join(f" {word}={value}" for word, value in settings.values())
 
 
 def resource_lines(specification: Specification) -> str:
@@ -203,7 +203,7 @@ StorageLoc=slurm_acct_db
 """
 
 
-def cgroup_conf(plugins: Mapping[str, Any], own: str = "") -> str:
+def cgroup_conf(plugins: Mapping[str, Any], more: str = "") -> str:
     """Return the text of cgroup.conf; own lines come last.
 
     >>> print(cgroup_conf(choose_plugins("26.05.1", cgroup_v1=False)), end="")
@@ -214,7 +214,7 @@ def cgroup_conf(plugins: Mapping[str, Any], own: str = "") -> str:
         lines.append("CgroupMountpoint=/sys/fs/cgroup")
     if plugins["constrain"]:
         lines += ["ConstrainRAMSpace=yes", "ConstrainSwapSpace=yes", "AllowedSwapSpace=0"]
-    return "\n".join(lines) + "\n" + own
+    return "\n".join(lines) + "\n" + more
 
 
 def gres_conf(specification: Specification) -> str:

@@ -153,11 +153,11 @@ def _fetch(state: State, machine: str, path: str, target: Path, user: str) -> No
             stream.seek(0)
             with tarfile.open(fileobj=stream) as archive:
                 archive.extractall(half, filter="data")
-            (made,) = Path(half).iterdir()
-            there = folder / (made.name if name in ("", "..") else name)
-            if os.path.lexists(there) and (made.is_dir() or there.is_dir()):
+            (copied,) = Path(half).iterdir()
+            there = folder / (copied.name if name in ("", "..") else name)
+            if os.path.lexists(there) and (copied.is_dir() or there.is_dir()):
                 raise ClusterError(f"{there} is there already: remove it, or copy to another name")
-            made.replace(there)
+            copied.replace(there)
     except tarfile.TarError as error:
         raise SpecificationError(f"{refused}: {error}") from None
     except OSError as error:

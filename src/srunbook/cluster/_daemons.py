@@ -35,8 +35,8 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
                 start_new_session=True,
             )
     failed = [machine for machine, process in processes.items() if process.wait() != 0]
-    if failed and (told := last_words(state)):
-        raise ClusterError(f"Slurm refuses the configuration:\n{told}")
+    if failed and (complaint := last_words(state)):
+        raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
     if failed:
         log = state.folder / "log" / failed[0]
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
@@ -61,13 +61,13 @@ def await_idle(state: State, *, timeout: float = 300.0) -> None:
     """Wait until all nodes are idle."""
     deadline = time.monotonic() + timeout
     while True:
-        found = _described(state)
-        states = {name: word for name, (word, _) in found.items()}
+        nodes = _described(state)
+        states = {name: word for name, (word, _) in nodes.items()}
         if len(states) == len(state.specification.node_names) and set(states.values()) == {"idle"}:
             return
-        if told := last_words(state):
-            raise ClusterError(f"Slurm refuses the configuration:\n{told}")
-        refused = {name: reason for name, (word, reason) in found.items() if word.startswith(("inval", "drain"))}
+        if complaint := last_words(state):
+            raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
+        refused = {name: reason for name, (word, reason) in nodes.items() if word.startswith(("inval", "drain"))}
         if refused or time.monotonic() > deadline:
             seen = ", ".join(f"{name} {word}" for name, word in states.items()) or "the controller does not answer"
             reasons = "".join(f"\n{name}: {reason}" for name, reason in refused.items())
@@ -92,6 +92,6 @@ def last_words(state: State, since: Mapping[Path, int] | None = None) -> str:
         text = log.read_bytes()[(since or {}).get(log, 0) :]
         lines = text.decode(errors="replace").splitlines()
         if any("fatal: " in line for line in lines[-20:]):
-            told = [line.partition("] ")[2] or line for line in lines if "error: " in line or "fatal: " in line]
-            return "\n".join(f"{log.stem}: {line}" for line in told[-8:])
+            complaints = [line.partition("] ")[2] or line for line in lines if "error: " in line or "fatal: " in line]
+            return "\n".join(f"{log.stem}: {line}" for line in complaints[-8:])
     return ""

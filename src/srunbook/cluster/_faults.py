@@ -94,12 +94,12 @@ def drop(state: State, nodes: Sequence[str]) -> None:
     """
     names = _nodes(state, nodes)
     others = state.specification.node_names if len(names) == 1 else names
-    pairs = {tuple(sorted((one, other))) for one in names for other in others if one != other}
+    pairs = {tuple(sorted((node, other))) for node in names for other in others if node != other}
     if not pairs:
         raise SpecificationError("drop needs two nodes, and this cluster has one: start it with --nodes 2")
-    for one, other in sorted(pairs):
-        _record(state, "drop", node=one, other=other)
-        for here, there in ((one, other), (other, one)):
+    for node, other in sorted(pairs):
+        _record(state, "drop", node=node, other=other)
+        for here, there in ((node, other), (other, node)):
             address = state.specification.address(there)
             in_network(
                 state, here, ["ip", "neigh", "replace", address, "lladdr", NOWHERE, "nud", "permanent", "dev", "eth0"]
@@ -107,8 +107,8 @@ def drop(state: State, nodes: Sequence[str]) -> None:
 
 
 def _undrop(state: State, fault: dict[str, str]) -> None:
-    one, other = fault["node"], fault["other"]
-    for here, there in ((one, other), (other, one)):
+    node, other = fault["node"], fault["other"]
+    for here, there in ((node, other), (other, node)):
         with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
             in_network(state, here, ["ip", "neigh", "del", state.specification.address(there), "dev", "eth0"])
 

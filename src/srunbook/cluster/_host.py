@@ -65,8 +65,8 @@ def hierarchies() -> list[Path]:
     but those that need no group.
     """
     if has_cgroup_v1():
-        found = {path.resolve() for path in CGROUPS.iterdir() if (path / "tasks").exists()}
-        return sorted(path for path in found if path.name != "systemd" and os.access(path, os.W_OK))
+        groups = {path.resolve() for path in CGROUPS.iterdir() if (path / "tasks").exists()}
+        return sorted(path for path in groups if path.name != "systemd" and os.access(path, os.W_OK))
     if (CGROUPS / "cgroup.controllers").exists() and os.access(CGROUPS, os.W_OK):
         return [CGROUPS]
     return []

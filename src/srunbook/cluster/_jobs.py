@@ -118,19 +118,19 @@ def await_job(
     Raises:
         ClusterError: It did not end in time, and was cancelled.
     """
-    told: list[str] = []
+    pieces: list[str] = []
 
     def tell(text: str) -> None:
-        told.append(text)
+        pieces.append(text)
         follow(text)
 
     try:
         seen = _watch(state, job, _Output(state, job, user, tell), timeout)
     except TimeoutError:
         _asking(state)(["scancel", job])
-        said = "".join(told)
+        output = "".join(pieces)
         raise ClusterError(
-            f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{said}"
+            f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{output}"
         ) from None
     rows = _account(state, job, seen)
     statuses = [
@@ -138,7 +138,7 @@ def await_job(
         for row in rows
         if not row.step
     ]
-    return FinishedJob(job, _shown(rows), "".join(told), next(filter(None, statuses), 0 if statuses else 1))
+    return FinishedJob(job, _shown(rows), "".join(pieces), next(filter(None, statuses), 0 if statuses else 1))
 
 
 def _watch(state: State, job: str, output: _Output, timeout: float | None = None) -> set[str]:
@@ -178,12 +178,12 @@ def _account(state: State, job: str, parts: Collection[str] = ()) -> list[SacctR
     """Ask until the rows are final and name all parts of the job that were seen; one may come after the others."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = ask_accounting(job, _asking(state), more=["JobName"], patience=PATIENCE)
-        if found.problem:
-            raise ClusterError(found.problem)
-        missing = set(parts) - {row.columns["JobID"] for row in found.last}
+        accounting = ask_accounting(job, _asking(state), more=["JobName"], patience=PATIENCE)
+        if accounting.problem:
+            raise ClusterError(accounting.problem)
+        missing = set(parts) - {row.columns["JobID"] for row in accounting.last}
         if not missing:
-            return found.last
+            return accounting.last
         if time.monotonic() > deadline:
             raise ClusterError(f"accounting had no rows of {', '.join(sorted(missing))} after {PATIENCE:.0f} s")
         time.sleep(0.3)
@@ -244,9 +244,9 @@ def _owner(state: State, job: str) -> str:
 
 def _parts(state: State, job: str) -> dict[str, str]:
     """Return the state of each part of a job: squeue forgets a job some minutes after its end, and sacct does not."""
-    found = queue_states(job, _asking(state))
-    if found:
-        return found
+    states = queue_states(job, _asking(state))
+    if states:
+        return states
     accounting = ask_accounting(job, _asking(state))
     if accounting.problem:
         raise ClusterError(f"the accounting cannot be asked: {accounting.problem}")
@@ -258,7 +258,7 @@ def _nothing(job: str, parts: dict[str, str], output: _Output) -> str:
     states = ", ".join(dict.fromkeys(parts.values()))
     if not output.paths:
         return f"job {job} ({states}) has not started, so it has written nothing"
-    paths = [path for found in output.paths.values() for path in found]
+    paths = [path for files in output.paths.values() for path in files]
     where = f"its output goes to {', '.join(paths[:3])}" if paths else "Slurm names no file of its own for its output"
     return f"job {job} ({states}) has written nothing: {where}"
 
@@ -318,8 +318,8 @@ class _Output:
             return self._bytes_from(path, 0).decode(errors="replace").splitlines()
 
         files = ask_outputs(part, _asking(self._state, self._user), head).get(part)
-        found = [files.output, *([files.errors] if self._errors else [])] if files else []
-        return [path for path in dict.fromkeys(found) if path != "/dev/null"]
+        names = [files.output, *([files.errors] if self._errors else [])] if files else []
+        return [path for path in dict.fromkeys(names) if path != "/dev/null"]
 
     def _read_file(self, part: str, path: str, *, over: bool) -> None:
         new = self._bytes_from(path, self._offsets.get(path, 0))

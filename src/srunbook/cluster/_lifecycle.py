@@ -261,6 +261,8 @@ def _install(state: State, specification: Specification) -> None:
         daemon = "slurmctld" if machine == "ctl" else NODE
         capture(state, ["sh", "-c", f"pgrep -x {daemon} >/dev/null || {daemon}"], user=None, machine=machine)
     done = capture(state, ["sh", "-c", READ_AGAIN], user=None, machine="ctl")
-    told = last_words(state, sizes) or ("" if done.returncode == 0 else done.stderr.strip() or "slurmctld is silent")
-    if told:
-        raise ClusterError(f"Slurm refuses the configuration, and the former one is back:\n{told}")
+    complaint = last_words(state, sizes) or (
+        "" if done.returncode == 0 else done.stderr.strip() or "slurmctld is silent"
+    )
+    if complaint:
+        raise ClusterError(f"Slurm refuses the configuration, and the former one is back:\n{complaint}")

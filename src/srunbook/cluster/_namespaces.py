@@ -72,7 +72,7 @@ def connect(state: State, names: Sequence[str]) -> None:
         for name in names
     )
     in_network(state, None, ["ip", "-batch", "-"], outside)
-    told = "".join(
+    entries = "".join(
         f"neigh replace {specification.address(name)} lladdr {specification.hardware_address(name)} dev eth0 "
         "nud permanent\n"
         for name in specification.machines
@@ -80,7 +80,7 @@ def connect(state: State, names: Sequence[str]) -> None:
     )
     for name in names:
         address = f"addr add {specification.address(name)}/16 brd + dev eth0\nlink set eth0 up\n"
-        in_network(state, name, ["ip", "-batch", "-"], address + told)
+        in_network(state, name, ["ip", "-batch", "-"], address + entries)
 
 
 def in_network(state: State, machine: str | None, command: Sequence[str], text: str | None = None) -> None:
@@ -94,12 +94,12 @@ def in_network(state: State, machine: str | None, command: Sequence[str], text: 
 
 def _first(state: State) -> int:
     """Return the process id of the first process in the supervisor's namespaces."""
-    found = children(state.supervisor) if state.supervisor else []
-    if not found:
+    processes = children(state.supervisor) if state.supervisor else []
+    if not processes:
         raise ClusterError(
             f"the first process of cluster {state.specification.name!r} is gone: `srunbook cluster down`"
         )
-    return found[0]
+    return processes[0]
 
 
 def _limits(state: State) -> Limits:
@@ -134,8 +134,8 @@ def _await_ready(process: subprocess.Popen[str], log: Path) -> None:
     if process.stdin:
         process.stdin.close()
     if line != "ready\n":
-        said = log.read_text(encoding="utf-8", errors="replace").strip()
-        raise ClusterError(f"{log.name} did not come up: {said or 'it said nothing'}")
+        output = log.read_text(encoding="utf-8", errors="replace").strip()
+        raise ClusterError(f"{log.name} did not come up: {output or 'it said nothing'}")
 
 
 def destroy(name: str, *, timeout: float = 120.0) -> bool:
@@ -148,10 +148,10 @@ def destroy(name: str, *, timeout: float = 120.0) -> bool:
     """
     deadline = time.monotonic() + timeout
     folder = folder_of(name)
-    found = processes_of(folder)
-    identities = {*found.values(), *(path.name.removeprefix("space-") for path in folder.glob("space-????????"))}
-    ending = {process: start_time(process) for one in found for process in (one, *children(one))}
-    for process in found:
+    processes = processes_of(folder)
+    identities = {*processes.values(), *(path.name.removeprefix("space-") for path in folder.glob("space-????????"))}
+    ending = {process: start_time(process) for parent in processes for process in (parent, *children(parent))}
+    for process in processes:
         kill(process)  # its child dies with it, by the kernel
     while any(start is not None and start_time(process) == start for process, start in ending.items()):
         _wait(deadline, "processes of the cluster are still alive")
@@ -164,7 +164,7 @@ def destroy(name: str, *, timeout: float = 120.0) -> bool:
     left = folder.exists() and any(folder.iterdir())
     if folder.exists():
         shutil.rmtree(folder)
-    return bool(found or left)
+    return bool(processes or left)
 
 
 def _wait(deadline: float, what: str) -> None:

@@ -58,8 +58,8 @@ def identity_of(process: int, folder: Path) -> str | None:
 def processes_of(folder: Path) -> dict[int, str]:
     """Return the processes on which all of the cluster with a folder depends, each with the identity it names."""
     numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    found = {number: identity_of(number, folder) for number in numbers}
-    return {number: identity for number, identity in found.items() if identity}
+    identities = {number: identity_of(number, folder) for number in numbers}
+    return {number: identity for number, identity in identities.items() if identity}
 
 
 def kill(process: int) -> None:

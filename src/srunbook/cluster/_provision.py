@@ -76,7 +76,9 @@ class Provision:
 
     def of_site(self, specification: Specification) -> Provision:
         """Return it with what a specification has besides: mounts, modules, Python environments."""
-        mounts = [Bind(Path(one.source), Path(target), one.writable) for target, one in specification.mounts.items()]
+        mounts = [
+            Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()
+        ]
         return replace(
             self,
             binds=(*self.binds, *mounts),

@@ -72,8 +72,8 @@ class Root:
 
 def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the Debian packages of a root, with those that a specification adds."""
-    own = PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
-    return own + tuple(name for name in sorted(set(more)) if name not in own)
+    packages = PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+    return packages + tuple(name for name in sorted(set(more)) if name not in packages)
 
 
 def recipe(suite: str, more: tuple[str, ...] = ()) -> str:
@@ -100,8 +100,8 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
 def check_mirror(mirror: str) -> str:
     """Check the URL of a mirror, as far as that can be done without asking the mirror."""
     parts = urlsplit(mirror)
-    found = Path(parts.path, "dists").is_dir() if parts.scheme == "file" else parts.hostname
-    if parts.scheme not in ("http", "https", "file") or not found:
+    reachable = Path(parts.path, "dists").is_dir() if parts.scheme == "file" else parts.hostname
+    if parts.scheme not in ("http", "https", "file") or not reachable:
         raise SpecificationError(
             f"mirror {mirror!r} is not a URL such as http://HOST/debian, or file:///FOLDER for a folder with dists"
         )
@@ -204,8 +204,8 @@ BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 def index_of_host() -> str:
     """Return the index of Python packages that this machine's own pip uses."""
-    if own := os.environ.get("PIP_INDEX_URL"):
-        return own
+    if index := os.environ.get("PIP_INDEX_URL"):
+        return index
     for asked in (["-m", "pip", "config", "get", "global.index-url"], ["-c", BUILT_IN]):
         answer = subprocess.run([sys.executable, *asked], capture_output=True, text=True, check=False)
         if answer.returncode == 0:
@@ -239,10 +239,10 @@ def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Sa
         say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
         places = {"mirror": mirror or mirror_of_host(), "index": index_of_host()}
         _build(root, image, images, {name: value.format(**places) for name, value in image.arguments.items()})
-        made = {"recipe": wanted, "date": _now(), "apptainer": root.versions["apptainer"]}
+        record = {"recipe": wanted, "date": _now(), "apptainer": root.versions["apptainer"]}
         manifest.unlink(missing_ok=True)
         (images / "work" / file.name).replace(file)
-        write_whole(manifest, json.dumps(made, indent=2) + "\n")
+        write_whole(manifest, json.dumps(record, indent=2) + "\n")
         shutil.rmtree(images / "work")
         say(f"image built in {time.monotonic() - start:.0f} s")
         return file

@@ -119,13 +119,13 @@ def own_words(of: str, example: dict[str, str]) -> Any:
 
 def schema_of(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
     """Return the JSON Schema of a model without titles, which only repeat the names of fields."""
-    made = model.model_json_schema(by_alias=True, mode=mode)
-    for part in [made, *made.get("$defs", {}).values()]:
-        for one in part.get("properties", {}).values():
-            one.pop("title", None)
-            if "patternProperties" in one:
-                one["additionalProperties"] = False
-    return made
+    schema = model.model_json_schema(by_alias=True, mode=mode)
+    for part in [schema, *schema.get("$defs", {}).values()]:
+        for value in part.get("properties", {}).values():
+            value.pop("title", None)
+            if "patternProperties" in value:
+                value["additionalProperties"] = False
+    return schema
 
 
 class Section(BaseModel):

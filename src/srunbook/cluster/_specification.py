@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from srunbook import sites
-from srunbook._yaml import Document, MalformedError, origin_of, read_document, shown
+from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._sections import (
     GENERATIONS,
@@ -194,13 +194,13 @@ class Specification(BaseModel):
     ) -> Specification:
         """Turn what pydantic says into sentences that name the place of a value."""
         try:
-            made = handler(values)
+            checked = handler(values)
         except ValidationError as error:
-            found = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
-            raise_problems([(path, _sentence(path, item)) for path, item in found], info.context)
+            problems = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
+            raise_problems([(path, _sentence(path, item)) for path, item in problems], info.context)
             raise
-        raise_problems(_contradictions(made), info.context)
-        return made
+        raise_problems(_contradictions(checked), info.context)
+        return checked
 
     @cached_property
     def groups(self) -> dict[str, NodeGroup]:
@@ -218,11 +218,11 @@ class Specification(BaseModel):
         >>> Specification(nodes={"a": {"count": 2}, "b": {"count": 1}}).members
         {'a': range(1, 3), 'b': range(3, 4)}
         """
-        found, first = {}, 1
+        ranges, first = {}, 1
         for name, group in self.groups.items():
-            found[name] = range(first, first + group.count)
+            ranges[name] = range(first, first + group.count)
             first += group.count
-        return found
+        return ranges
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ class Specification(BaseModel):
         """
         if partition.nodes is None:
             return self.node_names
-        found: dict[str, None] = {}
+        members: dict[str, None] = {}
         for item in partition.nodes:
             names = [f"node{number}" for number in self.members.get(item, ())]
             try:
@@ -257,8 +257,8 @@ class Specification(BaseModel):
                     f"{shown(item)}: there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, "
                     f"the groups {groups}"
                 )
-            found |= dict.fromkeys(names)
-        return tuple(found)
+            members |= dict.fromkeys(names)
+        return tuple(members)
 
     @property
     def default_partition(self) -> str:
@@ -273,12 +273,12 @@ class Specification(BaseModel):
         >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
         ['b', 'a']
         """
-        found: list[str] = []
+        ordered: list[str] = []
         left = dict(self.accounts)
-        while more := [name for name, account in left.items() if account.parent in (None, *found)]:
-            found += more
+        while more := [name for name, account in left.items() if account.parent in (None, *ordered)]:
+            ordered += more
             left = {name: account for name, account in left.items() if name not in more}
-        return found
+        return ordered
 
     @property
     def limited(self) -> dict[str, tuple[Any, ...]]:
@@ -354,9 +354,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
 
 def raise_problems(problems: Iterable[Problem], origin: Origin | None = None) -> None:
     """Raise a `SpecificationError` that has a line for each problem, unless there is none."""
-    told = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
-    if told:
-        raise SpecificationError("\n".join(told))
+    lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
+    if lines:
+        raise SpecificationError("\n".join(lines))
 
 
 def keys(model: type[BaseModel]) -> dict[str, Any]:
@@ -371,13 +371,13 @@ def _path(place: Place) -> Place:
 
 def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     """Say what is wrong with a value: what was found, what is allowed, an example."""
-    found = shown(item["input"])
+    value = shown(item["input"])
     if not path:
-        return f"a configuration is keys and values, as in nodes: 4; found {found}"
+        return f"a configuration is keys and values, as in nodes: 4; found {value}"
     if item["type"] == "value_error":
         return str(item["ctx"]["error"])
     if item["loc"][-1] == "[key]":
-        return f"{found} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
+        return f"{value} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
     depth = 1 if path[0] == "preemption" else 2
     inside = path[0] in SECTIONS and len(path) > depth
     known = keys(SECTIONS[path[0]] if inside else Specification)
@@ -389,7 +389,7 @@ def _sentence(path: Place, item: Mapping[str, Any]) -> str:
         )
     names = ".".join(str(part) for part in path if not isinstance(part, int))
     dotted = names + "".join(f"[{part}]" for part in path if isinstance(part, int))
-    missing = "is missing" if item["type"] == "missing" else f"is {found}"
+    missing = "is missing" if item["type"] == "missing" else f"is {value}"
     example = json.dumps(known[key].examples[0], ensure_ascii=False)
     return f"{dotted} {missing}. {known[key].description} Example: {key}: {example}"
 
@@ -425,11 +425,11 @@ def _of_names(specification: Specification) -> Iterator[Problem]:
     qos, accounts = ["normal", *specification.qos], list(specification.accounts)
     named: list[tuple[Place, Collection[str | None], list[str], str]] = []
     for name, partition in specification.partitions.items():
-        own = [value for word, value in partition.options.items() if word.lower() == "qos"]
+        others = [value for word, value in partition.options.items() if word.lower() == "qos"]
         named.append((("partitions", name, "allow_accounts"), partition.allow_accounts, accounts, "account"))
         named.append((("partitions", name, "allow_qos"), partition.allow_qos, qos, "QOS"))
-        named.append((("partitions", name, "qos"), [partition.qos, *own], qos, "QOS"))
-    named += [(("qos", name, "preempt"), one.preempt, qos, "QOS") for name, one in specification.qos.items()]
+        named.append((("partitions", name, "qos"), [partition.qos, *others], qos, "QOS"))
+    named += [(("qos", name, "preempt"), limits.preempt, qos, "QOS") for name, limits in specification.qos.items()]
     for name, account in specification.accounts.items():
         named.append((("accounts", name, "qos"), [*account.qos, account.default_qos], qos, "QOS"))
         named.append((("accounts", name, "parent"), [account.parent], accounts, "account"))
@@ -476,7 +476,7 @@ def read_specification(
     """
     options = dict(options or {})
     try:
-        document = read_document(path) if path else Document("", {})
+        document = read_document(path) if path else Layer("default", {})
     except MalformedError as error:
         raise SpecificationError(str(error)) from None
     most = options.pop("nodes", None) if site and "nodes" not in document.values else None
@@ -487,19 +487,19 @@ def read_specification(
             return f"--{str(where[0]).replace('_', '-')}"
         if where and where[0] in base and where[0] not in document.values:
             return f"site {site}"
-        return origin_of(where, document.place or "default", document.lines)
+        return document.origin(*where)
 
-    found = Specification.model_validate({**base, **document.values, **options}, context=origin)
+    specification = Specification.model_validate({**base, **document.values, **options}, context=origin)
     folder = path.absolute().parent if path else Path.cwd()
     mounts = {
         target: mount.model_copy(update={"source": str(folder / Path(mount.source).expanduser())})
-        for target, mount in found.mounts.items()
+        for target, mount in specification.mounts.items()
     }
-    environments = {name: str(folder / Path(place).expanduser()) for name, place in found.environments.items()}
+    environments = {name: str(folder / Path(place).expanduser()) for name, place in specification.environments.items()}
     changes = {"mounts": mounts, "environments": environments}
-    found = found.model_copy(update={name: value for name, value in changes.items() if value})
-    raise_problems(missing_places(found), origin)
-    return found
+    specification = specification.model_copy(update={name: value for name, value in changes.items() if value})
+    raise_problems(missing_places(specification), origin)
+    return specification
 
 
 def _of_site(site: str, most: int | None) -> dict[str, Any]:
@@ -514,16 +514,16 @@ def _of_site(site: str, most: int | None) -> dict[str, Any]:
 
 def missing_places(specification: Specification) -> list[Problem]:
     """Return which folders of the host are not there, or are no Python environment."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for target, mount in specification.mounts.items():
         if not Path(mount.source).exists():
             text = f"there is no folder {mount.source} on this machine, to be mounted at {target}: make it first"
-            found.append((("mounts", target, "source"), text))
+            problems.append((("mounts", target, "source"), text))
     for name, place in specification.environments.items():
         if not Path(place, "bin", "python").exists():
             text = f"{place} is no Python environment: there is no {place}/bin/python. Make it with python -m venv"
-            found.append((("environments", name), text))
-    return found
+            problems.append((("environments", name), text))
+    return problems
 
 
 def schema() -> dict[str, Any]:

@@ -68,8 +68,8 @@ class State:
     @property
     def groups(self) -> list[Path]:
         """Return the cgroups of the cluster that there are, one in each hierarchy."""
-        found = groups_of_cluster(self.specification.name, [self.identity])
-        return [path for path in found if path.is_dir()]
+        groups = groups_of_cluster(self.specification.name, [self.identity])
+        return [path for path in groups if path.is_dir()]
 
     def save(self) -> None:
         """Write the record, whole or not at all.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +28,7 @@ Role = Literal["cause", "consequence", "warning"]
 """`consequence`: another rank's failure often comes before. `warning`: the run goes on, and good runs print it, too."""
 
 PAGES = "https://srunbook.readthedocs.io/en/latest/troubleshooting"
-PLACEHOLDERS = {"#": r"-?\d[\d.,]*", "*": r"\S+?"}
+PLACEHOLDERS = {"#": r"-?\d[\d.,]*", "*": r"[^ \t\n]+?"}
 """What each placeholder matches: `*` a name, a path or an address, but never a space."""
 
 TOKEN = re.compile(r"\\([#*\\])|([#*])|([^#*\\]+|\\)")
@@ -89,6 +90,16 @@ def load_ordinary() -> frozenset[str]:
     return frozenset(_shipped()["ordinary"])
 
 
+def load_patterns() -> dict[str, Any]:
+    """Return what lines of logs look like, in regular expressions that the site's paste box uses, too."""
+    return tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text(encoding="utf-8"))
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    r"""Compile a pattern so that `\d`, `\w`, `\b` and `.` mean what they mean in JavaScript."""
+    return re.compile(pattern, re.ASCII | re.DOTALL)
+
+
 @cache
 def _shipped() -> Any:
     return json.loads(resources.files(__package__).joinpath("entries.json").read_text(encoding="utf-8"))
@@ -113,7 +124,7 @@ def expression(form: str) -> str:
     r"""Return the regular expression of a form.
 
     >>> print(expression("waited # s for *"))
-    waited\ -?\d[\d.,]*\ s\ for\ \S+?
+    waited\ -?\d[\d.,]*\ s\ for\ [^ \t\n]+?
     """
     return "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(form))
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
 
-from srunbook.explain.entries import Entry, anchor, expression
+from srunbook.explain.entries import Entry, anchor, compiled, expression, load_patterns
 
 MOST_KINDS = 100_000
 """Kinds of lines that are remembered of a log; a log with more has some of them judged twice."""
@@ -26,8 +26,6 @@ LOOK_BACK = 200
 RANK_START = re.compile(rb"rank (\d+)/\d+ start\b.*?\bhost=(\S+)")
 TASK_ENDED = re.compile(rb"srun: error: (\S+): task (\d+): ")
 RANK_OF_NAME = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)")
-VARYING = re.compile(r"0x[0-9a-f]+|(?:[0-9a-f]*:){3,}[0-9a-f]*|\d+")
-
 GZIP = b"\x1f\x8b"
 LONGEST_LINE = 2**16
 """Bytes of a line; a longer one is read as several."""
@@ -39,25 +37,13 @@ CONTROLS = bytes(code for code in range(1, 32) if code not in b"\a\b\t\n\v\f\r\x
 MOST_CONTROLS = 1 / 30
 """Share of control characters in the first block of a log. Zeros do not count: a log that was cut begins with them."""
 
-COLOURS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])")
-"""What moves a terminal's cursor, changes its colours or names its window."""
-
-LABEL = re.compile(
-    r"""\s*(?:
-    \[(?:rank)?(?P<rank>\d{1,6})\]:?\ ?             # `[rank3]: ` of torch, `[3] ` of srunbook simulate
-    | (?P<task>\d{1,6}):\                           # `3: ` of srun --label
-    | \[\d+,(?P<mpi>\d+)\]<std(?:out|err)>:\ ?      # `[1,3]<stdout>:` of mpirun
-    | \[[A-Za-z_]\w*?\d+\]:\ ?                      # `[default0]:` of torchrun
-    )""",
-    re.VERBOSE,
+PATTERNS = load_patterns()
+COLOURS = re.compile(PATTERNS["colours"].encode())
+LABEL, VARYING, CHAINED, MEASURED, TASK = (
+    compiled(PATTERNS[name]) for name in ("label", "varying", "chained", "measured", "task")
 )
-CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
-TIMES = (
-    re.compile(rf"(?<!\d)(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]{CLOCK}(?:Z|[+-]\d\d:?\d\d)?"),
-    re.compile(rf"(?<![A-Za-z])[IWEF](?P<month>\d\d)(?P<day>\d\d) {CLOCK}"),  # of glog, in torch and in XLA
-)
-PREFIX = re.compile(rf"[\[(]?(?:{TIMES[0].pattern})[\])]?[ :|-]*")
-"""A time at the beginning of a line, with what separates it from the message."""
+TIMES = [*map(compiled, PATTERNS["times"])]
+STOPPED: str = PATTERNS["stopped"]
 
 WORDS = (
     b"rror", b"ERR", b"xception", b"ail", b"FAIL", b"FATAL", b"atal", b"ault", b"illed", b"bort", b"arn", b"WARN",
@@ -65,49 +51,6 @@ WORDS = (
     b"Interrupt", b"Exit", b"space left", b"exceeded", b"dumped", b"erminat",
 )  # fmt: skip
 """One of these stands in every line that speaks of trouble."""
-
-EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Failure|Warning)\b(?=:|$)"
-)
-"""The last line of a traceback."""
-
-HARD = re.compile(
-    r"Segmentation fault|Bus error|Illegal instruction|core dumped|Fatal Python error|^Killed\b|\bFATAL\b|"
-    r"terminate called|Aborted|: command not found|: not found$|: No such file or directory|Disk quota exceeded|"
-    r"No space left on device|: Permission denied|[Aa]ssertion .*failed"
-)
-NO_VALUE = r"(?! ?[:=]? *[-+]?(?:\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+|0|nan|inf)(?![\w.:]))"
-"""Tells an error that is reported from one that is measured: `test error: 0.412`."""
-
-ERROR = re.compile(rf"\b(?:error|ERROR|Error|fatal)\b{NO_VALUE} ?[:!]|^(?:error|ERROR)\b{NO_VALUE}")
-SOFT = re.compile(
-    r"(?i)\bwarn|\bfail|\bcannot\b|\bcan't\b|\bunable\b|\bdenied\b|\brefused\b|\btimed? ?out\b|"
-    rf"\berror{NO_VALUE}"
-)
-ENDED = re.compile(
-    r"^srun: error: \S+ tasks? [\d,-]+: (?:Exited with exit code|Terminated|Killed|Aborted|Out Of Memory)|"
-    r"^srun: (?:Job step aborted|Terminating |launch/slurm|Force Terminated)|"
-    r"^slurmstepd\S*: error: \*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+ (?:DUE TO TASK FAILURE )?\*\*\*"
-)
-"""Lines that say that tasks or a whole step have ended, but not why."""
-
-RESULT = re.compile(
-    r"^srun: error: Timed out waiting for job step|^Traceback|^Exception raised from|^frame #|"
-    r"^sacct: |^squeue: |ChildFailedError"
-)
-"""Lines that only report that something has failed: which, another line says."""
-
-CHAINED = re.compile(r"The above exception was the direct cause of|During handling of the above exception, another")
-"""Stands between two exceptions of one traceback; the one above is no failure of its own."""
-
-TASK = re.compile(
-    r"^srun: error: (?P<host>\S+): (?:task (?P<rank>[0-9]{1,6})|tasks (?P<ranks>[0-9,-]+)): "
-    r"(?:Exited with (?P<code>exit code [0-9]+)|(?P<signal>.+))$"
-)
-"""How one or several tasks ended: `srun: error: node4: task 1: Exited with exit code 1`."""
-
-STOPPED = "Terminated"
-"""How a task ends that somebody else has stopped: scancel, a time limit, or srun because of another task."""
 
 
 class Trouble(IntEnum):
@@ -119,6 +62,9 @@ class Trouble(IntEnum):
     ERROR = 3
     HARD = 4
     EXCEPTION = 5
+
+
+LEVELS = [(Trouble[level["level"]], compiled("|".join(level["patterns"]))) for level in PATTERNS["levels"]]
 
 
 @dataclass(frozen=True)
@@ -171,7 +117,7 @@ class Scanner:
 
     def __init__(self, entries: Mapping[str, Entry], ordinary: Iterable[str] = ()) -> None:
         self.patterns = [
-            (slug, anchor(form), re.compile(expression(form)))
+            (slug, anchor(form), compiled(expression(form)))
             for slug, entry in entries.items()
             for form in entry.messages
         ]
@@ -350,9 +296,8 @@ def strip_labels(line: str) -> tuple[str, int | None]:
     """
     rank, place = None, 0
     while found := LABEL.match(line, place):
-        named = found["rank"] or found["task"] or found["mpi"]
-        rank, place = int(named) if named else rank, found.end()
-    if time := PREFIX.match(line, place):
+        rank, place = int(found[found.lastindex]) if found.lastindex else rank, found.end()
+    if time := TIMES[0].match(line, place):
         place = time.end()
     return line[place:].strip(), rank
 
@@ -364,12 +309,12 @@ def time_of(line: str) -> float | None:
     0.5
     """
     for found in chain.from_iterable(pattern.finditer(line) for pattern in TIMES):
-        month, day, hour, minute, second = map(int, found.group("month", "day", "hour", "minute", "second"))
+        month, day, hour, minute, second = map(int, found.groups()[:5])
         try:
             moment = datetime(2000, month, day, hour, minute, second)  # a leap year: it has every day
         except ValueError:
             continue
-        return (moment - datetime(2000, 1, 1)).total_seconds() + float(f"0.{found['part'] or 0}")
+        return (moment - datetime(2000, 1, 1)).total_seconds() + float(f"0.{found[6] or 0}")
     return None
 
 
@@ -379,23 +324,14 @@ def trouble(text: str) -> Trouble:
     >>> [trouble(text).name for text in ("step 3", "ValueError: no", "srun: error: node1: task 0: Terminated")]
     ['NONE', 'EXCEPTION', 'ENDED']
     """
-    if ENDED.search(text):
-        return Trouble.ENDED
-    if RESULT.search(text):
-        return Trouble.NONE
-    if EXCEPTION.match(text):
-        return Trouble.HINT if "Warning" in text.partition(":")[0] else Trouble.EXCEPTION
-    if HARD.search(text):
-        return Trouble.HARD
-    if ERROR.search(text):
-        return Trouble.ERROR
-    return Trouble.HINT if SOFT.search(text) else Trouble.NONE
+    text = MEASURED.sub("", text)
+    return next((level for level, pattern in LEVELS if pattern.search(text)), Trouble.NONE)
 
 
 def task_of(text: str) -> int | None:
     """Return the rank of which srun says how it ended; None where it speaks of several, or of the step."""
     found = TASK.match(text)
-    return int(found["rank"]) if found and found["rank"] else None
+    return int(found[2]) if found and found[2].isdecimal() else None
 
 
 def ended_first(line: str) -> str:
@@ -409,8 +345,9 @@ def ended_first(line: str) -> str:
     ''
     """
     found = TASK.match(line)
-    if not found or found["signal"] == STOPPED:
+    if not found or found[4] == STOPPED:
         return ""
-    who, they = (f"Rank {found['rank']}", "it") if found["rank"] else (f"Ranks {found['ranks']}", "they")
-    how = f"with {found['code']}" if found["code"] else f"by a signal ({found['signal']})"
-    return f"{who} on {found['host']} ended first, {how}; nothing that {they} printed says why."
+    host, ranks, code, signal = found.groups()
+    who, they = ("Rank", "it") if ranks.isdecimal() else ("Ranks", "they")
+    how = f"with {code}" if code else f"by a signal ({signal})"
+    return f"{who} {ranks} on {host} ended first, {how}; nothing that {they} printed says why."

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from srunbook.generate.layers import JobError, Layer, ResolvedJob, read_config, settings, specify
-from srunbook.generate.script import ScriptLine, conda_activation, explain, quote, quote_place, render, rules
+from srunbook._yaml import Layer
+from srunbook.generate.layers import JobError, ResolvedJob, read_config, settings, specify
+from srunbook.generate.script import ScriptLine, explain, render
 from srunbook.generate.specification import (
     PROFILES,
     SCHEMA_URL,
@@ -31,14 +32,10 @@ __all__ = [
     "ResolvedJob",
     "ScriptLine",
     "advice",
-    "conda_activation",
     "connections",
     "explain",
-    "quote",
-    "quote_place",
     "read_config",
     "render",
-    "rules",
     "schema",
     "settings",
     "specify",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from srunbook import sites
-from srunbook._yaml import MalformedError, origin_of, read_document, shown
-from srunbook.generate.specification import CONTROL, PAIRS, PROFILES, JobSpecification, choices, forms
+from srunbook._yaml import Layer, MalformedError, read_document, shown
+from srunbook.generate.specification import CONTROL, EXCLUSIVE, PROFILES, JobSpecification, choices, forms
 
 OTHER_WORDS = {
     word: name
@@ -34,7 +37,8 @@ OTHER_WORDS = {
         "output": "error log",
         "processes_per_node": "ntasks ntasks_per_node tasks_per_node",
         "time_limit": "time",
-        "virtual_environment": "venv",
+        "pixi_manifest": "pixi",
+        "virtual_environment": "venv uv",
     }.items()
     for word in words.split()
 }
@@ -51,25 +55,6 @@ class JobError(ValueError):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Values from one place.
-
-    Args:
-        place: The place, such as `profile medium` or the path of a file.
-        values: Values by field; None takes back what a layer below has set.
-        lines: For a file, the line of each key: by its path, as in `("env_vars", "NAME")`.
-    """
-
-    place: str
-    values: Mapping[Any, Any]
-    lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
-
-    def origin(self, *path: Any) -> str:
-        """Return the place of a value, with its line if it has one."""
-        return origin_of(path, self.place, self.lines)
 
 
 @dataclass(frozen=True)
@@ -92,28 +77,37 @@ class ResolvedJob:
         return "default"
 
 
+def dotted(path: Iterable[Any]) -> str:
+    """Write the path of a value.
+
+    >>> dotted(("modules_to_load", 0)), dotted(("env_vars", "NAME"))
+    ('modules_to_load[0]', 'env_vars.NAME')
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
 def _merge(layers: Iterable[Layer]) -> tuple[dict[Any, Any], dict[tuple[Any, ...], str]]:
     """Lay layers over each other; return the values, and the place of each by its path."""
     values: dict[Any, Any] = {}
     origins: dict[tuple[Any, ...], str] = {}
     for layer in layers:
-        for one, other in (*PAIRS, *(pair[::-1] for pair in PAIRS)):
-            if layer.values.get(one) is not None and layer.values.get(other) is None:
-                _forget(other, values, origins)
+        for group in EXCLUSIVE:
+            if any(layer.values.get(name) is not None for name in group):
+                for name in group:
+                    _forget(name, values, origins)
         for key, value in layer.values.items():
             if not known(key):
                 continue
-            if key == "env_vars" and isinstance(value, dict):
-                before = values.get(key)
-                values[key] = {**(before if isinstance(before, dict) else {}), **value}
-                origins.update({(key, name): layer.origin(key, name) for name in value})
+            if isinstance(value, dict) and isinstance(values.get(key, {}), dict):
+                values[key] = {**values.get(key, {}), **value}
             else:
                 _forget(key, values, origins)
                 if value is not None:
                     values[key] = value
             origins[(key,)] = layer.origin(key)
-            if isinstance(value, list):
-                origins.update({(key, place): layer.origin(key, place) for place in range(len(value))})
+            if isinstance(value, (dict, list)):
+                parts = value if isinstance(value, dict) else range(len(value))
+                origins.update({(key, part): layer.origin(key, part) for part in parts})
     return values, origins
 
 
@@ -141,21 +135,21 @@ def specify(*layers: Layer) -> ResolvedJob:
     >>> job.specification.nodes, job.origin("nodes"), job.origin("cpus_per_node")
     (3, 'here', 'profile small')
     """
-    named, _ = _merge(layers)
-    bases = [Layer(f"profile {name}", PROFILES[name]) for name in PROFILES if name == named.get("profile")]
-    bases += [Layer(f"cluster {name}", sites.read(name)) for name in sites.names() if name == named.get("cluster")]
+    chosen, _ = _merge(layers)
+    bases = [Layer(f"profile {name}", PROFILES[name]) for name in PROFILES if name == chosen.get("profile")]
+    bases += [Layer(f"cluster {name}", sites.read(name)) for name in sites.names() if name == chosen.get("cluster")]
     values, origins = _merge([*bases, *layers])
-    wrong = [_unknown(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
+    problems = [_unknown(key, layer.origin(key)) for layer in layers for key in layer.values if not known(key)]
     try:
         specification = JobSpecification.model_validate(values)
     except ValidationError as error:
-        found: dict[tuple[Any, ...], str] = {}
+        by_path: dict[tuple[Any, ...], str] = {}
         for item in error.errors(include_url=False):
             path = _path(item)
-            found.setdefault(path, _problem(path, item, values, origins))
-        wrong += found.values()
-    if wrong:
-        raise JobError(wrong)
+            by_path.setdefault(path, _problem(path, item, origins))
+        problems += by_path.values()
+    if problems:
+        raise JobError(problems)
     return ResolvedJob(specification, origins)
 
 
@@ -167,49 +161,35 @@ def known(key: Any) -> bool:
 def _unknown(key: Any, place: str) -> str:
     """Say that there is no such field, and which one may be meant."""
     plain = str(key)[:80].lower().replace("-", "_").strip("_ ")
-    found = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
-    advice = (
-        f"did you mean {OTHER_WORDS.get(found[0], found[0])}?"
-        if found
-        else f"the keys are {', '.join(JobSpecification.model_fields)}"
-    )
-    return f"{place}: unknown key {shown(key)}; {advice}"
+    close = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
+    meant = f"did you mean {OTHER_WORDS.get(close[0], close[0])}?" if close else ""
+    keys = f"the keys are {', '.join(JobSpecification.model_fields)}"
+    return f"{place}: unknown key {shown(key)}; put it under sbatch: if sbatch has such an option; {meant or keys}"
 
 
 def _path(item: Any) -> tuple[Any, ...]:
     """Return the path of the value that an error of pydantic is about."""
     if item["type"] == "contradiction":
-        return (item["ctx"]["key"],)
-    if item["type"] == "taken":
-        return ("env_vars", item["ctx"]["name"])
+        return tuple(item["ctx"]["path"])
     path = tuple(part for part in item["loc"] if part != "[key]")
-    several = path[0] in ("env_vars", "arguments", "modules_to_load")
-    return path[:2] if several else path[:1]  # what follows names a form of the field
+    return path[: 1 if _types(path[0]).isdisjoint({"array", "object"}) else 2]  # what follows names a form of the field
 
 
-def _problem(
-    path: tuple[Any, ...], item: Any, values: Mapping[Any, Any], origins: Mapping[tuple[Any, ...], str]
-) -> str:
-    """Say of one value where it is, what was found and what is allowed."""
+def _problem(path: tuple[Any, ...], item: Any, origins: Mapping[tuple[Any, ...], str]) -> str:
+    """Say of one value where it is, what it is and what is allowed."""
     key, value = path[0], item["input"]
     if item["type"] == "missing":
         if key == "script":
             return "no program is named: add --script, as in --script train.py, or script: train.py in the file"
         return f"{key} is missing: choose a --profile, or add {example(key)}"
     if item["type"] == "contradiction":
-        found = f" {shown(values[key])}" if key in values else ""
-        text = f"{key}{found} {item['msg']}"
-    elif item["type"] == "taken":
         text = item["msg"]
-    elif item["loc"][-1] == "[key]":
-        text = (
-            f"{shown(value)} in {key} is not a name of a variable. A name has letters, digits and _, "
-            "and does not begin with a digit, as in OMP_NUM_THREADS"
-        )
     else:
-        part = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in path[1:])
+        subject = (
+            f"{shown(value)} in {key} is not a name" if "[key]" in item["loc"] else f"{dotted(path)} is {shown(value)}"
+        )
         description = JobSpecification.model_fields[key].description
-        text = f"{key}{part} is {shown(value)}. {description} {_guess(key, value)}Example: {example(key)}"
+        text = f"{subject}. {description} {_guess(key, value)}Example: {example(key)}"
     place = origins.get(path) or origins.get((key,))
     return f"{place}: {text}" if place else text
 
@@ -252,17 +232,17 @@ def read_config(path: Path) -> Layer:
         JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a mapping.
     """
     try:
-        document = read_document(path)
+        return read_document(path)
     except MalformedError as error:
         raise JobError([str(error)]) from None
-    return Layer(document.place, document.values, document.lines)
 
 
 def settings(options: Iterable[str]) -> list[Layer]:
     """Read options `--set KEY=VALUE`.
 
-    A field that takes a number or true and false gets one; a list is written with commas; one environment variable is
-    `env_vars.NAME=VALUE`; an empty value takes back what a profile, a cluster or a file says.
+    A field that takes a number or true and false gets one; a list is written with commas, or in brackets as in YAML;
+    one environment variable is `env_vars.NAME=VALUE`, one option of sbatch `sbatch.NAME=VALUE`; an empty value takes
+    back what a profile, a cluster or a file says.
 
     Args:
         options: What follows `--set`, each time it is given.
@@ -270,8 +250,8 @@ def settings(options: Iterable[str]) -> list[Layer]:
     Raises:
         JobError: One has no `=`, or names no field.
 
-    >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition="])]
-    [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}]
+    >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition=", "setup=[module use /a, b]"])]
+    [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}, {'setup': ['module use /a', 'b']}]
     """
     return [_setting(option) for option in options]
 
@@ -284,10 +264,11 @@ def _setting(option: str) -> Layer:
         raise JobError([f"{place}: no '=' in it. Write a key and a value, as in --set nodes=4"])
     if not known(name):
         raise JobError([_unknown(name, place)])
-    if name == "env_vars":
+    if "object" in _types(name):
         if not part:
-            raise JobError([f"{place}: which variable? Write --set env_vars.NAME=VALUE"])
-        return Layer(place, {name: {part: text}})
+            raise JobError([f"{place}: which of {name}? Write --set {name}.NAME=VALUE"])
+        flags = {"true": True, "false": False} if name == "sbatch" else {}
+        return Layer(place, {name: {part: flags.get(text, text)}})
     if dot:
         raise JobError([f"{place}: {name} has no parts. Write --set {name}=VALUE"])
     return Layer(place, {name: _value(name, text) if text else None})
@@ -295,9 +276,10 @@ def _setting(option: str) -> Layer:
 
 def _value(key: str, text: str) -> Any:
     """Read the text of an option as the kind of value that its field takes; leave it a text if that fails."""
-    types = _types(key)
-    if "boolean" in types and text in ("true", "false"):
-        return text == "true"
-    if "integer" in types and text.isascii() and text.isdigit() and len(text) < 10:
-        return int(text)
-    return text.split(",") if "array" in types else text
+    kinds = {"boolean": bool, "integer": int, "array": list}
+    wanted = tuple(kinds[name] for name in _types(key) & kinds.keys())
+    with suppress(YAMLError, ValueError):
+        value = YAML(typ="safe", pure=True).load(text)
+        if isinstance(value, wanted):
+            return value
+    return text.split(",") if list in wanted else text

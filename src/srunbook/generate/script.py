@@ -1,63 +1,23 @@
 """From a specification to the text of a job script, and to the reasons of its lines.
 
-The template is Jinja, of which it uses values and ifs that stand alone on a line: a page renders it in a browser, too.
-A comment `{# fields: reason #}` by itself explains the next line.
+The template is Jinja. Its blocks `{% call because(reason, *fields) %}` hold the lines that a reason is for.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import jinja2
 
-from srunbook import sites
-from srunbook._connections import OTHER_FILES
-from srunbook.generate.layers import JobError, ResolvedJob, example
-from srunbook.generate.specification import (
-    CONTRADICTIONS,
-    CONTROL,
-    FILES,
-    LINKED,
-    PAIRS,
-    PROFILES,
-    TAKEN,
-    TEXT,
-    TORCHRUN_SIGNALS,
-    WARNING,
-    JobSpecification,
-    advice,
-    connections,
-    schema,
-)
+from srunbook.generate.layers import JobError, ResolvedJob, dotted
+from srunbook.generate.specification import TEXT, TORCHRUN_SIGNALS, JobSpecification, advice, connections
 
-Context = Mapping[str, str | int | bool | None]
-
-NOTE = re.compile(r"^\{# ([a-z_, ]+): (.*) #\}\n(.*)\n", re.MULTILINE)
-"""A comment that explains the next line, and that line."""
-
-PLAIN = re.compile(r"(?:--[A-Za-z0-9][A-Za-z0-9_-]*=)?[A-Za-z0-9_./:@%+-]+")
-"""Words that mean themselves to bash, and to a reader."""
-
-KEYWORDS = frozenset(
-    {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then"}
-    | {"time", "until", "while"}
-)
-"""Words of bash itself, quoted so that nobody takes an argument for one."""
-
-COMMENT_COLUMN = 18
-"""Options that a comment follows are filled up to the same width, so that their comments begin in one column."""
-
-PLAIN_FIELDS = (
-    *("time_limit", "partition", "account", "qos", "constraint", "nodes", "memory_per_cpu", "memory_per_node"),
-    *("exclusive", "requeue", "coordinator_port", "network_interface"),
-)
-"""Fields that the template takes unchanged: their patterns let no character through that bash would act upon."""
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -66,7 +26,7 @@ class ScriptLine:
 
     Args:
         text: The line.
-        reason: Why it is there; empty for comments and empty lines.
+        reason: Why it is there.
         origins: Where its values came from: pairs of a field and a place.
     """
 
@@ -76,36 +36,43 @@ class ScriptLine:
 
 
 @cache
-def source() -> str:
-    """Read the template of a job script."""
-    return files("srunbook.generate").joinpath("job.sbatch.template").read_text(encoding="utf-8")
-
-
-@cache
 def template() -> jinja2.Template:
-    """Compile the template, with marks that no value can hold around each reason and its line."""
+    """Compile the template."""
     jinja = jinja2.Environment(  # noqa: S701 - a script is no HTML
-        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    return jinja.from_string(NOTE.sub("\x01\\1\x02\\2\x02\\3\x01", source()))
+    jinja.filters |= {
+        "directive": quote_directive,
+        "shell": shlex.quote,
+        "place": quote_place,
+        "conda": conda_activation,
+    }
+    jinja.globals |= {"summary": summary, "gpu_request": gpu_request, "TORCHRUN_SIGNALS": TORCHRUN_SIGNALS}
+    jinja.globals |= {"connections": connections, "advice": advice}
+    return jinja.from_string(files("srunbook.generate").joinpath("job.sbatch.template").read_text(encoding="utf-8"))
 
 
-def rendered(values: Context) -> Iterator[tuple[str, str, list[str], int]]:
-    """Render the template; yield each line with its reason, its fields, and its number where a value has several."""
-    for place, chunk in enumerate(template().render(values).split("\x01")):
-        if place % 2:
-            fields, reason, lines = chunk.split("\x02")
-            for part, line in enumerate(lines.split("\n")):
-                yield line, reason, [name for name in fields.split(", ") if name != "always"], part
-        else:
-            yield from ((line, "", [], 0) for line in chunk.split("\n")[:-1])
+def _rendered(job: JobSpecification, made_by: str | None) -> tuple[str, list[tuple[str, str, tuple[str | Path, ...]]]]:
+    """Render the template; return the script, and each line that has a reason with it and with its fields."""
+    if made_by is not None and (re.search(r"[\ud800-\udfff]", made_by) or not re.fullmatch(TEXT, made_by)):
+        raise JobError(
+            [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
+        )
+    lines: list[tuple[str, str, tuple[str | Path, ...]]] = []
+
+    def because(reason: str, *fields: str | Path, caller: Callable[[], str]) -> str:
+        text = caller()
+        lines.extend((line, reason, fields) for line in text.removesuffix("\n").split("\n"))
+        return text
+
+    return template().render(job=job, made_by=made_by, because=because), lines
 
 
-def render(specification: JobSpecification, *, made_by: str | None = None) -> str:
+def render(job: JobSpecification, *, made_by: str | None = None) -> str:
     """Render the text of a job script for sbatch.
 
     Args:
-        specification: The job.
+        job: The job.
         made_by: The command that makes the script again, for a comment.
 
     Returns:
@@ -114,182 +81,62 @@ def render(specification: JobSpecification, *, made_by: str | None = None) -> st
     Raises:
         JobError: `made_by` has a control character.
     """
-    return "".join(f"{line}\n" for line, *_ in rendered(context(specification, made_by)))
+    return _rendered(job, made_by)[0]
 
 
-def explain(job: ResolvedJob, *, made_by: str | None = None) -> list[ScriptLine]:
-    """Render a job script, each line with its reason and the places that its values came from.
-
-    Args:
-        job: The job.
-        made_by: The command that makes the script again, for a comment.
-
-    Raises:
-        JobError: `made_by` has a control character.
-    """
-    return [
-        ScriptLine(line, reason, tuple(origins(job, fields, part)))
-        for line, reason, fields, part in rendered(context(job.specification, made_by))
-    ]
+def explain(job: ResolvedJob) -> list[ScriptLine]:
+    """Return the lines of a job's script, without comments, each with its reason and the places of its values."""
+    explained = []
+    for text, reason, fields in _rendered(job.specification, None)[1]:
+        paths = [(field,) if isinstance(field, str) else field for field in fields]
+        origins = tuple((dotted(path), job.origin(*path)) for path in paths)
+        explained.append(ScriptLine(text, reason, origins))
+    return explained
 
 
-def origins(job: ResolvedJob, fields: list[str], part: int) -> Iterator[tuple[str, str]]:
-    """Name the fields of a line and where they came from."""
-    specification = job.specification
-    for name in fields:
-        if name == "env_vars":
-            variable = list(specification.env_vars)[part]
-            yield f"env_vars.{variable}", job.origin("env_vars", variable)
-        elif name == "modules_to_load":
-            yield f"modules_to_load[{part}]", job.origin("modules_to_load", part)
-        elif name == "arguments":
-            if part:
-                yield f"arguments[{part - 1}]", job.origin("arguments", part - 1)
-        elif not (name == "script" and part) and (not name.startswith("gpu") or getattr(specification, name)):
-            yield name, job.origin(name)
-
-
-def context(specification: JobSpecification, made_by: str | None) -> Context:
-    """Give each name in the template its value: a text that is safe where the template has it, or a yes or no."""
-    one = specification
-    if made_by is not None and (re.search(r"[\ud800-\udfff]", made_by) or not re.fullmatch(TEXT, made_by)):
-        raise JobError(
-            [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
-        )
-    folder, file = one.log
-    return {
-        **{name: getattr(one, name) for name in PLAIN_FIELDS},
-        "summary": summary(one),
-        "made_by": made_by,
-        # Slurm
-        "job_name": one.job_name,
-        "output_file": file,
-        "no_requeue": one.requeue is False,
-        "signal": one.signal and column(f"--signal={one.signal}"),
-        "gpus": gpus(one),
-        "tasks": column(f"--ntasks-per-node={one.tasks}"),
-        "tasks_are": tasks_are(one),
-        "cpus": column(f"--cpus-per-task={one.cpus_per_node // one.tasks}"),
-        "cpus_are": "for all processes of a node together" if one.framework == "torchrun" else "of each process",
-        # the shell
-        "log_folder": folder,
-        "log_file": file.replace("%j", "${SLURM_JOB_ID}").replace("%x", "${SLURM_JOB_NAME}"),
-        "modules": "\n".join(f"module load {quote(name)}" for name in one.modules_to_load),
-        "venv": one.virtual_environment and quote_place(one.virtual_environment),
-        "conda": one.conda_environment and conda_activation(one.conda_environment),
-        "image": one.container_image and quote_place(one.container_image),
-        "exports": "\n".join(f"export {name}={quote(text)}" for name, text in one.env_vars.items()),
-        # the framework
-        **{name: one.framework == name for name in ("jax", "torchrun", "lightning", "gloo")},
-        "jax_on_cpu": one.framework == "jax" and one.platform == "cpu",
-        "torch_under_srun": one.framework in ("lightning", "gloo"),
-        "rendezvous": one.framework in ("torchrun", "gloo"),
-        "devices": one.devices_per_process or '"$SLURM_CPUS_PER_TASK"',
-        "connections_are": connections_are(one),
-        "processes": one.processes,
-        "processes_are": "on each node: one for each GPU" if one.gpus == one.processes else "on each node",
-        "torchrun_signals": one.framework == "torchrun" and bool(one.signal) and not one.older_torchrun,
-        "signals": signals(one),
-        "grace": max(1, one.stop[1] * 3 // 4),
-        "program": "\n  ".join(quote(word) for word in (one.script, *one.arguments)),
-        "early": early(one),
-        "launcher": launcher(one),
-    }
-
-
-def column(option: str) -> str:
-    """Fill an option up to the column of the comments."""
-    return option.ljust(COMMENT_COLUMN + 2)
-
-
-def gpus(one: JobSpecification) -> str | None:
-    """Ask for GPUs, if any."""
-    kind, colon, _ = str(one.gpus_per_node).rpartition(":")
-    option = one.gpu_option or ("gres" if colon else "gpus-per-node")
-    if not one.gpus or option == "none":
+def gpu_request(job: JobSpecification) -> str | None:
+    """Return the option that asks for GPUs, if any."""
+    kind, colon, _ = str(job.gpus_per_node).rpartition(":")
+    option = job.gpu_option or ("gres" if colon else "gpus-per-node")
+    if not job.gpus or option == "none":
         return None
-    count = one.gpus // one.tasks if option == "gpus-per-task" else one.gpus
-    return f"--{option}={'gpu:' if option == 'gres' else ''}{kind}{colon}{count}"
+    count = job.gpus // job.tasks if option == "gpus-per-task" else job.gpus
+    return f"--{option}={'gpu:' if option == 'gres' else ''}{quote_directive(kind)}{colon}{count}"
 
 
-def tasks_are(one: JobSpecification) -> str:
-    """Say what the tasks of a node are."""
-    if one.framework == "torchrun":
-        return "one torchrun on each node, which starts the processes"
-    if one.gpus == one.processes:
-        return "one process for each GPU"
-    return "one process on each node" if one.processes == 1 else "processes on each node"
-
-
-def connections_are(one: JobSpecification) -> str:
-    """Say how many connections follow from the number of devices."""
-    count, way_out = connections(one), advice(one)
-    told = f"; so each process has about {count} connections, each an open file" if count else ""
-    return f"{told}, and many systems allow 1024: {way_out}" if way_out else told
-
-
-def summary(one: JobSpecification) -> str:
+def summary(job: JobSpecification) -> str:
     """Say in one line what the job is."""
 
     def many(number: int, word: str, ending: str = "s") -> str:
         return f"{number} {word}{ending if number > 1 else ''}"
 
     programs = {"jax": "JAX", "torchrun": "torchrun", "lightning": "Lightning", "gloo": "torch.distributed over gloo"}
-    each = many(one.gpus, "GPU") if one.gpus else many(one.cpus_per_node, "CPU")
-    devices = f", {many(one.devices, 'device')}" if one.framework == "jax" else ""
-    processes = many(one.nodes * one.processes, "process", "es")
-    return f"{programs[one.framework]} on {many(one.nodes, 'node')} of {each}: {processes}{devices}."
+    each = many(job.gpus, "GPU") if job.gpus else many(job.cpus_per_node, "CPU")
+    devices = f", {many(job.devices, 'device')}" if job.framework == "jax" else ""
+    processes = many(job.nodes * job.processes, "process", "es")
+    return f"{programs[job.framework]} on {many(job.nodes, 'node')} of {each}: {processes}{devices}."
 
 
-def signals(one: JobSpecification) -> str:
-    """List the signals that torchrun passes on: those it knows by itself, and the job's own."""
-    own = one.stop[0]
-    return '"' + ",".join([*TORCHRUN_SIGNALS, *([own] if own not in TORCHRUN_SIGNALS else [])]) + '"'
+def quote_directive(value: object) -> str:
+    r"""Quote a value after `#SBATCH`: sbatch knows double quotes and backslashes, and `#` begins a comment.
 
-
-def early(one: JobSpecification) -> str | None:
-    """Return the signal of the job if it ends a program that does not listen yet, and if nobody else sends it."""
-    return next((name for name in ("USR1", "USR2") if one.stop[0] == f"SIG{name}"), None)
-
-
-def launcher(one: JobSpecification) -> str:
-    """Return what srun starts, before the program."""
-    words = ['"${EARLY[@]}"'] if early(one) else []
-    if one.framework == "gloo":
-        words.append('bash -c "$AS_RANK" bash')
-    if one.container_image:
-        words.append(f'singularity run{" --nv" if one.gpus else ""} "$IMAGE"')
-    words.append('torchrun "${TORCHRUN_ARGS[@]}"' if one.framework == "torchrun" else "python")
-    return " ".join(words)
-
-
-def quote(word: str) -> str:
-    """Quote a word where bash needs it.
-
-    >>> print(quote("--epochs=3"), quote("a b"), quote("it's"), quote("$HOME"), quote(""))
-    --epochs=3 'a b' 'it'"'"'s' '$HOME' ""
+    >>> print(quote_directive("[a100*2|h100]&!old"), quote_directive('it\'s "a" #1'))
+    [a100*2|h100]&!old "it's \"a\" #1"
     """
-    if not word:
-        return '""'
-    if PLAIN.fullmatch(word) and word not in KEYWORDS:
-        return word
-    quoted = shlex.quote(word)
-    return quoted if quoted != word else f"'{word}'"
+    text = str(value)
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"' if re.search(r"""[\s"'\\#]""", text) else text
 
 
 def quote_place(place: str) -> str:
-    """Quote a path; bash still expands a `~` or a variable at its beginning.
+    r"""Quote a path; bash still expands a `~` or a variable at its beginning.
 
     >>> print(quote_place("~/jax-env"), quote_place("${IMAGE}"), quote_place("/a b"), quote_place("~/a $b"))
-    "$HOME/jax-env" "${IMAGE}" '/a b' "$HOME"/'a $b'
+    "$HOME/jax-env" "${IMAGE}" "/a b" "$HOME/a \$b"
     """
-    match = re.fullmatch(r"(~|\$\w+|\$\{\w+\})(?:/(.*))?", place, re.ASCII)
-    if not match:
-        return f'"{place}"' if PLAIN.fullmatch(place) else quote(place)
-    variable = "$HOME" if match[1] == "~" else match[1]
-    if not match[2]:
-        return f'"{variable}"'
-    return f'"{variable}/{match[2]}"' if PLAIN.fullmatch(match[2]) else f'"{variable}"/{quote(match[2])}'
+    match = re.match(r"(?:~|\$\w+|\$\{\w+\})(?=/|$)", place, re.ASCII)
+    first = match[0] if match else ""
+    rest = re.sub(r'(["\\$`])', r"\\\1", place[len(first) :])
+    return f'"{"$HOME" if first == "~" else first}{rest}"'
 
 
 def conda_activation(environment: str) -> str:
@@ -305,34 +152,4 @@ def conda_activation(environment: str) -> str:
     """
     conda, _, name = environment.rpartition("/envs/")
     base = '"$(conda info --base)/bin/activate"' if conda.endswith("/.conda") else quote_place(f"{conda}/bin/activate")
-    return f"{base} {quote(name)}"
-
-
-def rules() -> dict[str, Any]:
-    """Return all that another engine needs to accept the same jobs and to render the same scripts, as JSON can hold it.
-
-    The page that writes job scripts in the browser works from this. A rule about several fields has a name and a
-    text; when it is broken, each engine knows by itself.
-    """
-    fields = {
-        name: {**made, "example": example(name), "required": JobSpecification.model_fields[name].is_required()}
-        for name, made in schema()["properties"].items()
-    }
-    return {
-        "template": source(),
-        "fields": fields,
-        "profiles": PROFILES,
-        "clusters": {name: dict(sites.read(name)) for name in sites.names()},
-        "pairs": PAIRS,
-        "contradictions": [
-            dict(zip(("name", "field", "text"), (name, *text.split(" ", 1)), strict=True))
-            for name, text in CONTRADICTIONS.items()
-        ],
-        "taken": TAKEN,
-        "warning": WARNING,
-        "keywords": sorted(KEYWORDS),
-        "plain_fields": PLAIN_FIELDS,
-        "control": CONTROL,
-        "linked": LINKED,
-        "limits": {"comment_column": COMMENT_COLUMN, "files": FILES, "other_files": OTHER_FILES},
-    }
+    return f"{base} {shlex.quote(name)}"

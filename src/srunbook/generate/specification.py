@@ -1,12 +1,13 @@
-"""The fields of a job, what each may be, which exclude each other, and the sizes to begin from."""
+"""The fields of a job, which of them exclude each other, and the sizes to begin from. sbatch checks the rest."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from srunbook import sites
@@ -33,101 +34,45 @@ else:  # a new profile or site is a new choice, in the schema too
     SiteName = Literal[sites.names()]
 
 CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-"""Characters that end a line or that no script should hold. The patterns are for Rust, JavaScript and JSON Schema."""
-
-BREAKING = rf"\s{CONTROL}\u0022\u0027\\#"
-"""Characters that end or change a value after #SBATCH."""
+"""Characters that end a line or that no script should hold. The patterns are for Rust and JSON Schema."""
 
 PATH = rf"(?:[^{CONTROL}]*[^\s{CONTROL}])?"
 TEXT = rf"^[^{CONTROL}]*$"
 PROGRAM = rf"^[^\s{CONTROL}~-]{PATH}$"
 PLACE = rf"^(?:~|(?:~/|[^\s{CONTROL}~-]){PATH})$"
 CONDA = rf"^(?:~|[^\s{CONTROL}~-])[^{CONTROL}]*/envs/[^\s{CONTROL}/]+$"
-DIRECTIVE = rf"^[^{BREAKING}]+$"
-NAME = rf"^[^{BREAKING}/]+$"
-INTERFACES = r"^[A-Za-z0-9_.,:=^@+-]+$"
-MODULE = rf"^[^\s{CONTROL}-][^\s{CONTROL}]*$"
-MEMORY = "^[0-9]+[KMGTPkmgtp]?[Bb]?$"
-TIME = r"^(?:(?:[0-9]+-)?[0-9]+(?::[0-9]+){0,2}|UNLIMITED|INFINITE|unlimited|infinite)$"
-GPUS = rf"^(?:[^{BREAKING}:,=]+:)?[1-9][0-9]{{0,3}}$"
-SIGNAL = (
-    "^(?:[BR]:|BR:|RB:)?(?:SIG)?(?:HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|USR1|USR2|URG|CONT|STOP|TSTP|TTIN|TTOU|XCPU)"
-    "(?:@[0-9]{1,5})?$"
-)
+GPUS = rf"^(?:[^{CONTROL}:]+:)?[1-9][0-9]*$"
 PLAIN_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LINKED = r"(?:([A-Za-z0-9_][A-Za-z0-9._-]*)/)?((?:(?:[A-Za-z0-9_]|%x)(?:[A-Za-z0-9._-]|%x)*)?%j(?:[A-Za-z0-9._-]|%x)*)"
 """Logs that the script links into their folder: one folder, and a name of which it knows all parts."""
 
 TAKEN = {
     **dict.fromkeys(
-        ("AS_RANK", "EARLY", "HOSTS", "IMAGE", "PORT", "PROCESSES", "PROGRAM", "SRUN_ARGS", "TORCHRUN_ARGS", "VENV"),
+        (
+            *("AS_RANK", "EARLY", "HOSTS", "IMAGE", "PIXI", "PORT", "PROCESSES"),
+            *("PROGRAM", "SRUN_ARGS", "TORCHRUN_ARGS", "VENV"),
+        ),
         "the script uses that name itself",
     ),
     **dict.fromkeys(
-        ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
+        ["LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"],
         "it is set for each process: see coordinator_port for MASTER_PORT",
     ),
     "JAX_NUM_CPU_DEVICES": "see devices_per_process",
-    "PATH": "a text here replaces all of it: use modules_to_load, virtual_environment or conda_environment",
+    "PATH": "a text here replaces all of it: use setup, modules_to_load or an environment",
 }
 """Variables whose value in `env_vars` would be lost or end the job, and why."""
 
-
-PAIRS = (
-    ("memory_per_node", "memory_per_cpu"),
-    ("container_image", "virtual_environment"),
-    ("container_image", "conda_environment"),
-    ("conda_environment", "virtual_environment"),
+EXCLUSIVE = (
+    ("memory_per_cpu", "memory_per_node"),
+    ("virtual_environment", "conda_environment", "pixi_manifest", "container_image"),
 )
 """Fields of which a job has only one."""
-
-CONTRADICTIONS = {
-    "no-type": "gpus_per_node names no type of GPU before its colon. Write the number alone, or a type, as in a100:4",
-    "gpus-on-cpu": "gpus_per_node goes with platform: gpu, and platform is cpu. Change one of them",
-    "no-gpus": "platform needs GPUs: add gpus_per_node, as in gpus_per_node: 4; with gpu_option: none if you get whole "
-    "nodes anyway",
-    "gloo-on-gpu": "framework computes on CPUs only: take torchrun for GPUs, or platform: cpu",
-    **{
-        f"{one}-and-{other}": f"{one} cannot go with {other}: a job has only one of them. Remove the other"
-        for one, other in PAIRS
-    },
-    "two-interfaces": "network_interface cannot go with NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME in env_vars: it sets "
-    "both. Remove one of them",
-    "uneven-cpus": "processes_per_node makes {processes} processes on a node, which cannot share {cpus_per_node} CPUs "
-    "evenly. Take cpus_per_node: {even_cpus}",
-    "uneven-gpus": "processes_per_node makes {processes} processes on a node, which cannot share {gpus} GPUs evenly. "
-    "Take processes_per_node: {gpus}",
-    "devices-elsewhere": "devices_per_process is only for JAX on CPUs. Remove it",
-    "many-devices": "devices_per_process is more than the {share} CPUs of a process. Take at most {share}",
-    "interactive-name": "name makes Lightning ignore Slurm: it takes a job of that name for an interactive one. Take "
-    "another name",
-    "batch-shell-signal": "signal begins with B:, so Slurm sends it to the batch shell alone, which dies of it and "
-    "ends the job before the program has saved. Remove the B:",
-    "older-torchrun": "signal ends an older torchrun, which passes on TERM, INT, HUP and QUIT alone. Take one of "
-    "these, as in TERM@120",
-}
-"""Rules about several fields, in the order in which they are asked; the first that is broken is told.
-
-The first word is the field that the message is about. The page that renders job scripts in a browser has the same
-texts.
-"""
 
 TORCHRUN_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 """Signals that any torchrun passes on to its processes."""
 
-INTERFACE_NAMES = frozenset({"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
-
-
-def _free_names(variables: dict[str, str]) -> dict[str, str]:
-    for name in variables:
-        if name in TAKEN:
-            text = "the variable {name} cannot be set in env_vars: {reason}"
-            raise PydanticCustomError("taken", text, {"reason": TAKEN[name], "name": name})
-    return variables
-
-
 Text = Annotated[str, Field(pattern=TEXT)]
-VALUE = "without blanks, quotes, \\ or #"
 
 
 def _field(description: str, *examples: Any, **more: Any) -> Any:
@@ -168,22 +113,25 @@ class JobSpecification(BaseModel):
     )
     profile: ProfileName | None = _field(f"A size to begin from: {', '.join(PROFILES)}.", "medium")
     cluster: SiteName | None = _field(f"A site to begin from: {', '.join(sites.names())}.", "raven")
-    name: str | None = _field(
-        f"Name of the job, {VALUE}, and without /. By default that of the program.", "my_job", pattern=NAME
+    name: Annotated[str, Field(pattern=rf"^[^{CONTROL}/]+$")] | None = _field(
+        "Name of the job, without /. By default that of the program.", "my_job"
     )
-    nodes: int = _field("Number of nodes, 1 to 10000.", 4, default=..., ge=1, le=10000)
+    nodes: int = _field("Number of nodes, 1 or more.", 4, default=..., ge=1)
     cpus_per_node: int = _field(
-        "CPUs on each node, 1 to 1024, for all its processes together.", 16, default=..., ge=1, le=1024
+        "CPUs on each node, 1 or more, for all its processes together. What is left when they are divided stays idle.",
+        16,
+        default=...,
+        ge=1,
     )
     processes_per_node: int | None = _field(
-        "Processes on each node, 1 to 512: Slurm starts no more unless a site says otherwise. "
-        "By default one for each GPU, and one on a node without GPUs.",
-        1,
-        ge=1,
-        le=512,
+        "Processes on each node, 1 or more. By default one for each GPU, and one on a node without GPUs.", 1, ge=1
     )
-    platform: Literal["cpu", "gpu"] = _field("What computes: cpu or gpu.", "gpu", default="cpu")
-    gpus_per_node: Annotated[int, Field(ge=1, le=1024)] | Annotated[str, Field(pattern=GPUS)] | None = _field(
+    platform: Literal["cpu", "gpu"] | None = _field(
+        "What computes: cpu or gpu. By default gpu if gpus_per_node is set. With cpu the job asks for no GPUs, "
+        "whatever the cluster has.",
+        "gpu",
+    )
+    gpus_per_node: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=GPUS)] | None = _field(
         "GPUs on each node: a number, with a type before it if your site wants one.", "a100:4"
     )
     gpu_option: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] | None = _field(
@@ -192,44 +140,50 @@ class JobSpecification(BaseModel):
         "gpus-per-task",
     )
     devices_per_process: int | None = _field(
-        "JAX devices of each process on CPUs, 1 to 1024. By default one for each CPU of the process.", 1, ge=1, le=1024
+        "JAX devices of each process on CPUs, 1 or more. By default one for each CPU of the process.", 1, ge=1
     )
-    memory_per_cpu: str | None = _field(
-        "Memory for each CPU: a whole number and K, M, G or T; without a letter it counts megabytes.",
-        "8G",
-        pattern=MEMORY,
+    memory_per_cpu: Text | None = _field(
+        "Memory for each CPU: a whole number and K, M, G or T; without a letter it counts megabytes.", "8G"
     )
-    memory_per_node: str | None = _field(
-        "Memory for each node: a whole number and K, M, G or T, or 0 for all of it.", "500000M", pattern=MEMORY
+    memory_per_node: Text | None = _field(
+        "Memory for each node: a whole number and K, M, G or T, or 0 for all of it.", "500000M"
     )
-    time_limit: str = _field(
+    time_limit: Text = _field(
         "Time limit, in any form that Slurm takes: minutes, hours:minutes:seconds, days-hours, "
         "days-hours:minutes, and so on.",
         "02:00:00",
         "1-12:00:00",
         default="01:00:00",
-        pattern=TIME,
     )
     exclusive: bool = _field("Whether nobody else gets a part of the nodes: true or false.", False, default=True)
-    partition: str | None = _field(f"Partition, or several with commas, {VALUE}.", "compute", pattern=DIRECTIVE)
-    account: str | None = _field(f"Account that the job is charged to, {VALUE}.", "my-project", pattern=DIRECTIVE)
-    qos: str | None = _field(f"Quality of service, {VALUE}.", "normal", pattern=DIRECTIVE)
-    constraint: str | None = _field(
-        f"Features of the nodes, joined by & (and) or | (or), {VALUE}.", "a100", pattern=DIRECTIVE
+    partition: Text | None = _field("Partition, or several with commas.", "compute")
+    account: Text | None = _field("Account that the job is charged to.", "my-project")
+    qos: Text | None = _field("Quality of service.", "normal")
+    constraint: Text | None = _field("Features of the nodes, joined by & (and) or | (or).", "a100")
+    sbatch: dict[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")], bool | int | Text] = _field(
+        "Any other options of sbatch, passed on unchanged: names with _ or -, and texts or numbers. true is for an "
+        "option without a value.",
+        {"comment": "first run", "mail_user": "me@example.org", "contiguous": True},
+        default_factory=dict,
     )
-    network_interface: str | None = _field(
+    network_interface: Text | None = _field(
         "Network interface between the nodes, or several with commas, as `ip -brief address` shows them on "
         "a node: for NCCL and for gloo under PyTorch, which choose by themselves without it.",
         "ib0",
-        pattern=INTERFACES,
     )
-    modules_to_load: list[Annotated[str, Field(pattern=MODULE)]] = _field(
+    setup: list[Text] = _field(
+        "Lines of shell for your environment: a list of texts, run unchanged before modules are loaded.",
+        ["module use /sw/modules", "module restore my_modules", "source /opt/intel/oneapi/setvars.sh --force"],
+        default_factory=list,
+    )
+    modules_to_load: list[Annotated[str, Field(pattern=rf"^[^\s{CONTROL}-][^\s{CONTROL}]*$")]] = _field(
         "Environment modules to load, in this order: a list of names.",
         ["python/3.11", "gcc/11.2.0"],
         default_factory=list,
     )
     virtual_environment: str | None = _field(
-        "Virtual environment of Python that all nodes see. It may begin with ~ or a variable.",
+        "Virtual environment of Python that all nodes see, such as the .venv of a uv project. "
+        "It may begin with ~ or a variable.",
         "~/jax-env",
         pattern=PLACE,
     )
@@ -239,14 +193,17 @@ class JobSpecification(BaseModel):
         "~/miniforge3/envs/torch-env",
         pattern=CONDA,
     )
+    pixi_manifest: str | None = _field(
+        "The pixi.toml or pyproject.toml of a pixi project that all nodes see. It may begin with ~ or a variable.",
+        "~/my-project/pixi.toml",
+        pattern=PLACE,
+    )
     container_image: str | None = _field(
         "Apptainer image to run in. It may begin with ~ or a variable, such as one that a module sets.",
         "$JAX_IMAGE",
         pattern=PLACE,
     )
-    env_vars: Annotated[
-        dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Text], AfterValidator(_free_names)
-    ] = _field(
+    env_vars: dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Text] = _field(
         "Environment variables: names and texts. The texts are passed on unchanged, a $ too.",
         {"JAX_ENABLE_X64": "1"},
         default_factory=dict,
@@ -254,21 +211,20 @@ class JobSpecification(BaseModel):
     coordinator_port: int | None = _field(
         "Port of the coordinator, 1024 to 65535. By default it follows from the job's number.", 12345, ge=1024, le=65535
     )
-    output: str = _field(
-        f"Log of the job, {VALUE}: %j is its number, %x its name. The script makes a single folder, "
-        "as in logs/%j.out; make any other yourself before you submit.",
+    output: Text = _field(
+        "Log of the job: %j is its number, %x its name. The script makes a single folder, as in logs/%j.out; "
+        "make any other yourself before you submit.",
         "logs/svgd_%j.out",
         default="logs/%x_%j.out",
-        pattern=DIRECTIVE,
     )
     requeue: bool | None = _field(
         "Whether Slurm may start the job again: true or false. By default as the site has it.", True
     )
     signal: str | None = _field(
         "A signal, such as TERM or USR1, and how many seconds before the time limit all processes get it: "
-        "60 if you leave that out.",
+        "60 if you leave that out. Not for the batch shell alone (B:), which would end the job.",
         "USR1@120",
-        pattern=SIGNAL,
+        pattern="^(?:R:)?[A-Z][A-Z0-9]*(?:@[0-9]+)?$",
     )
     older_torchrun: bool = _field(
         "Whether to leave out the options --signals-to-handle and --shutdown-timeout of torchrun, which "
@@ -280,7 +236,9 @@ class JobSpecification(BaseModel):
     @property
     def gpus(self) -> int:
         """GPUs on each node, 0 without."""
-        return 0 if self.gpus_per_node is None else int(str(self.gpus_per_node).rpartition(":")[2])
+        if self.gpus_per_node is None or self.platform == "cpu" or self.framework == "gloo":
+            return 0
+        return int(str(self.gpus_per_node).rpartition(":")[2])
 
     @property
     def processes(self) -> int:
@@ -291,6 +249,11 @@ class JobSpecification(BaseModel):
     def tasks(self) -> int:
         """Tasks on each node, one for torchrun, which starts the processes itself."""
         return 1 if self.framework == "torchrun" else self.processes
+
+    @property
+    def share(self) -> int:
+        """CPUs of each process."""
+        return self.cpus_per_node // self.processes
 
     @property
     def devices(self) -> int:
@@ -314,11 +277,6 @@ class JobSpecification(BaseModel):
         return f"SIG{name.removeprefix('SIG')}", int(seconds or 60)
 
     @property
-    def share(self) -> int:
-        """CPUs of each process."""
-        return self.cpus_per_node // self.processes
-
-    @property
     def log(self) -> tuple[str, str]:
         """The folder that the script makes for the log, or nothing, and what Slurm is told."""
         linked = re.fullmatch(LINKED, self.output)
@@ -326,33 +284,37 @@ class JobSpecification(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> JobSpecification:
-        broken = self._broken()
-        name = next((name for name in CONTRADICTIONS if broken[name]), None)
-        if name:
-            field, _, text = CONTRADICTIONS[name].partition(" ")
-            told = {name: getattr(self, name) for name in ("processes", "cpus_per_node", "gpus", "share")}
-            text = text.format(**told, even_cpus=max(1, self.share) * self.processes)
-            raise PydanticCustomError("contradiction", "{text}", {"key": field, "text": text})
+        for broken, path, text in self._rules():
+            if broken:
+                raise PydanticCustomError("contradiction", "{text}", {"path": path, "text": text})
         return self
 
-    def _broken(self) -> dict[str, bool]:
-        """Return which rule about several fields this job breaks."""
-        passed_on = self.signal is None or self.stop[0] in TORCHRUN_SIGNALS
-        return {
-            "no-type": str(self.gpus_per_node).lower().startswith("gpu:"),
-            "gpus-on-cpu": self.platform == "cpu" and self.gpus > 0,
-            "no-gpus": self.platform == "gpu" and not self.gpus,
-            "gloo-on-gpu": self.framework == "gloo" and self.platform == "gpu",
-            **{f"{one}-and-{other}": bool(getattr(self, one) and getattr(self, other)) for one, other in PAIRS},
-            "two-interfaces": bool(self.network_interface) and not INTERFACE_NAMES.isdisjoint(self.env_vars),
-            "uneven-cpus": self.cpus_per_node % self.processes != 0,
-            "uneven-gpus": self.gpus % self.processes != 0,
-            "devices-elsewhere": bool(self.devices_per_process) and (self.framework, self.platform) != ("jax", "cpu"),
-            "many-devices": (self.devices_per_process or 0) > self.share,
-            "interactive-name": self.framework == "lightning" and self.job_name in ("bash", "interactive"),
-            "batch-shell-signal": "B" in (self.signal or "").rpartition(":")[0],
-            "older-torchrun": self.framework == "torchrun" and self.older_torchrun and not passed_on,
-        }
+    def _rules(self) -> Iterator[tuple[bool, tuple[str, ...], str]]:
+        """Yield each rule about several fields: whether it is broken, the path of the value to change, and why."""
+        for name in self.env_vars.keys() & TAKEN.keys():
+            yield True, ("env_vars", name), f"the variable {name} cannot be set in env_vars: {TAKEN[name]}"
+        for group in EXCLUSIVE:
+            first, *others = [name for name in group if getattr(self, name)] or [""]
+            for name in others:
+                text = f"{name} {getattr(self, name)!r} cannot go with {first}: a job has only one of them. Remove one"
+                yield True, (name,), text
+        computes = self.platform == "gpu"
+        on_gpus = "platform 'gpu' cannot go with gloo, which computes on CPUs. Take torchrun for GPUs"
+        yield computes and self.framework == "gloo", ("platform",), on_gpus
+        needs = "platform 'gpu' needs GPUs: add gpus_per_node, as in gpus_per_node: 4"
+        yield computes and not self.gpus, ("platform",), needs
+        uneven = f"processes_per_node {self.processes} cannot share {self.gpus} GPUs evenly. Take {self.gpus}"
+        yield self.gpus % self.processes != 0, ("processes_per_node",), uneven
+        devices = "devices_per_process is only for JAX on CPUs. Remove it"
+        elsewhere = self.framework != "jax" or self.gpus > 0
+        yield bool(self.devices_per_process) and elsewhere, ("devices_per_process",), devices
+        interactive = (
+            f"name {self.job_name!r} makes Lightning ignore Slurm, as in an interactive job. Take another name"
+        )
+        yield self.framework == "lightning" and self.job_name in ("bash", "interactive"), ("name",), interactive
+        ends = f"signal {self.signal!r} ends an older torchrun, which passes on TERM, INT, HUP and QUIT. Take TERM@120"
+        older = self.framework == "torchrun" and self.older_torchrun and self.signal is not None
+        yield older and self.stop[0] not in TORCHRUN_SIGNALS, ("signal",), ends
 
 
 def schema() -> dict[str, Any]:
@@ -361,14 +323,14 @@ def schema() -> dict[str, Any]:
     It requires nothing, because a profile, a cluster or an option may set what the file leaves out, and it does not
     know which fields exclude each other.
     """
-    made = JobSpecification.model_json_schema()
-    made.pop("required")
-    made["description"] = "Fields of a file for srunbook generate --config."
-    for field in made["properties"].values():
+    document = JobSpecification.model_json_schema()
+    document.pop("required")
+    document["description"] = "Fields of a file for srunbook generate --config."
+    for field in document["properties"].values():
         field.pop("title", None)
         if "patternProperties" in field:
             field["additionalProperties"] = False
-    return made
+    return document
 
 
 @cache
@@ -378,8 +340,8 @@ def forms(key: str) -> list[dict[str, Any]]:
     >>> [form["type"] for form in forms("gpus_per_node")]
     ['integer', 'string', 'null']
     """
-    made = schema()["properties"][key]
-    return list(made.get("anyOf", [made]))
+    field = schema()["properties"][key]
+    return list(field.get("anyOf", [field]))
 
 
 def choices(key: str) -> list[str]:
@@ -394,47 +356,44 @@ def choices(key: str) -> list[str]:
 FILES = 1024
 """Files that a process may have open on many systems."""
 
-WARNING = (
-    "each process has about {count} connections, and many systems let it open {files} files: {advice}; "
-    "a program that calls initialize_distributed() may open as many as `ulimit -Hn` says on the nodes"
-)
-"""What `warning` says."""
 
-
-def connections(specification: JobSpecification, devices_per_process: int | None = None) -> int:
+def connections(job: JobSpecification, devices_per_process: int | None = None) -> int:
     """Count the TCP connections of each process of JAX on CPUs: each is an open file.
 
     Args:
-        specification: The job.
+        job: The job.
         devices_per_process: Count as if each process had this many devices.
 
     Returns:
         About how many; 0 for a single process, and for frameworks and platforms whose devices do not connect this way.
     """
-    one = specification
-    processes = one.nodes * one.processes
-    if one.framework != "jax" or one.platform != "cpu":
+    processes = job.nodes * job.processes
+    if job.framework != "jax" or job.gpus:
         return 0
-    return connections_of(processes, devices_per_process or one.devices // processes)
+    return connections_of(processes, devices_per_process or job.devices // processes)
 
 
-def advice(specification: JobSpecification) -> str | None:
+def advice(job: JobSpecification) -> str | None:
     """Say what to do about too many connections; return None if there are few enough.
 
-    >>> one = JobSpecification(nodes=4, cpus_per_node=16, script="train.py")
-    >>> advice(one)
+    >>> job = JobSpecification(nodes=4, cpus_per_node=16, script="train.py")
+    >>> advice(job)
     '--set devices_per_process=8 makes it 272'
     """
-    one, left = specification, FILES - OTHER_FILES
-    if connections(one) <= left:
+    most = FILES - OTHER_FILES
+    if connections(job) <= most:
         return None
-    devices = most_devices(one.nodes * one.processes, one.share, left)
+    devices = most_devices(job.nodes * job.processes, job.share, most)
     if devices is None:
         return "take fewer processes, or have the limit raised (ulimit -Hn)"
-    return f"--set devices_per_process={devices} makes it {connections(one, devices)}"
+    return f"--set devices_per_process={devices} makes it {connections(job, devices)}"
 
 
-def warning(specification: JobSpecification) -> str | None:
+def warning(job: JobSpecification) -> str | None:
     """Warn about a job whose processes would open too many files; return None if there are few enough."""
-    way_out = advice(specification)
-    return way_out and WARNING.format(count=connections(specification), files=FILES, advice=way_out)
+    if (remedy := advice(job)) is None:
+        return None
+    return (
+        f"each process has about {connections(job)} connections, and many systems let it open {FILES} files: {remedy}; "
+        "a program that calls initialize_distributed() may open as many as `ulimit -Hn` says on the nodes"
+    )

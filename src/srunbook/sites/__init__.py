@@ -37,8 +37,8 @@ MOST = 4
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all known sites, sorted. Read no file, so that a command can name them in its help."""
-    found = (entry.name for entry in files(__name__).iterdir())
-    return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
+    entries = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in entries if name.endswith(SUFFIX)))
 
 
 @cache
@@ -58,8 +58,8 @@ def read(name: str) -> MappingProxyType[str, Any]:
     sections = _sections(name)
     job = dict(sections.get("job") or {})
     group = sections["cluster"]["nodes"][job.pop("node")] if "node" in job else {}
-    found = {**_whole_node(group), **job}
-    return MappingProxyType({field: value for field, value in found.items() if value is not None})
+    fields = {**_whole_node(group), **job}
+    return MappingProxyType({field: value for field, value in fields.items() if value is not None})
 
 
 def cluster(name: str, *, most: int = MOST) -> dict[str, Any]:
@@ -91,7 +91,6 @@ def _whole_node(group: dict[str, Any]) -> dict[str, Any]:
         return {}
     gpus = [text.removeprefix("gpu:") for text in group.get("gres", ()) if text.startswith("gpu:")]
     return {
-        "platform": "gpu" if gpus else "cpu",
         "gpus_per_node": (int(gpus[0]) if gpus[0].isdigit() else gpus[0]) if gpus else None,
         "cpus_per_node": group["cpus"],
         "memory_per_node": group["memory"],
@@ -105,5 +104,5 @@ def _sections(name: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
 
     text = files(__name__).joinpath(f"{name}{SUFFIX}").read_text(encoding="utf-8")
-    found: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
-    return found
+    sections: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return sections

@@ -49,13 +49,13 @@ def verify(
         TargetError: The target is neither.
     """
     here = folder or Path()
-    one = partial(_verify, folder=Folder(here), given=logs, backend=backend, require=require)
+    judge = partial(_verify, folder=Folder(here), named=logs, backend=backend, require=require)
     if is_job_id(target):
         accounting = ask(target).of(target)
         elements = [part for part in accounting.parts if "_" in part and leading_number(part) == target]
         if not elements:
-            return one(target, accounting)
-        reports = [one(part, accounting.parts[part]) for part in elements]
+            return judge(target, accounting)
+        reports = [judge(part, accounting.parts[part]) for part in elements]
         return Report(target, [report.as_check() for report in reports], parts=reports)
     results = here / target
     if "\0" in target or not target or not results.is_dir():
@@ -68,8 +68,8 @@ def verify(
     for name in names:  # `run_56_3` is of an element, or of job 3
         accounting = ask(name).of(name)
         if accounting.rows or name == names[-1]:
-            return one(name, accounting, [results])
-    return one(None, Accounting(problem="the name of the folder does not end with a job id"), [results])
+            return judge(name, accounting, [results])
+    return judge(None, Accounting(problem="the name of the folder does not end with a job id"), [results])
 
 
 def _verify(
@@ -78,7 +78,7 @@ def _verify(
     results: Sequence[Path] = (),
     *,
     folder: Folder,
-    given: Sequence[Path],
+    named: Sequence[Path],
     backend: str | None,
     require: Sequence[str],
 ) -> Report:
@@ -90,12 +90,12 @@ def _verify(
     name = job or str(results[0])
     parts = {part: accounting.parts[part] for part in accounting.chosen(name)} or {name: accounting}
     ended = not accounting.queued and all(part.attempts[-1][0].ended for part in parts.values() if part.rows)
-    logs = folder.logs(numbers, results, given) if ended else Logs()
+    logs = folder.logs(numbers, results, named) if ended else Logs()
     checks = []
     for part, rows in parts.items():
-        found = [check_job(part, rows, logs), *([check_steps(part, rows, logs)] if ended and rows.rows else [])]
+        of_part = [check_job(part, rows, logs), *([check_steps(part, rows, logs)] if ended and rows.rows else [])]
         several = len(parts) > 1 or "+" in part
-        checks += [replace(check, name=f"{part} {check.name}") if several else check for check in found]
+        checks += [replace(check, name=f"{part} {check.name}") if several else check for check in of_part]
     if ended:
         worlds = latest(logs.worlds(numbers or logs.jobs), accounting)
         checks += check_ranks(name, worlds, accounting, logs, backend)
@@ -119,9 +119,9 @@ def _summary(job: str, results: Sequence[Path]) -> Accounting | None:
     for folder in results:
         try:
             text = read_whole(folder / SACCT_SUMMARY, 2**24).decode("utf-8", errors="replace")
-            found = Accounting(tuple(parse_sacct(text)), SACCT_SUMMARY).of(job)
+            summary = Accounting(tuple(parse_sacct(text)), SACCT_SUMMARY).of(job)
         except (OSError, SlurmParseError):
             continue
-        if found.final:
-            return found
+        if summary.final:
+            return summary
     return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -50,7 +49,7 @@ NO_SRUN = "the script alone runs on the first node only: put srun before the com
 
 
 class Step(NamedTuple):
-    """A step that srun started, or the steps of one number of all components of a heterogeneous job."""
+    """A step that srun started."""
 
     name: str
     tasks: int  # 0 if sacct does not say
@@ -106,8 +105,8 @@ def _used_srun(rows: Sequence[SacctRow]) -> bool:
 
 def _hint(job: str, rows: Sequence[SacctRow], logs: Logs) -> str:
     """Say what to do about rows that are not COMPLETED 0:0."""
-    found = {row.state for row in rows}
-    state = next((state for state in STATES if state in found), None)
+    states = {row.state for row in rows}
+    state = next((state for state in STATES if state in states), None)
     if state == "TIMEOUT" and logs.read and not logs.started:
         hint = NEVER_STARTED
     elif state:
@@ -128,29 +127,23 @@ def check_ranks(
     job: str, worlds: Sequence[World], accounting: Accounting, logs: Logs, backend: str | None
 ) -> list[Check]:
     """Make all checks of rank lines, in the worlds of the last attempt."""
+    if any("+" in part for part in accounting.parts):
+        evidence = "a step of a heterogeneous job may use several components, and sacct doesn't say which"
+        return [not_proven("ranks", evidence, "read the ranks' start and end lines in the job's log")]
     lines = _check_lines(job, worlds, logs)
     if lines.verdict is not Verdict.PASSED:
         return [lines]
     steps = steps_of(accounting)
-    world = _check_world(worlds, steps, accounting)
+    world = _check_world(worlds, steps)
     hosts = _check_hosts(worlds, steps, accounting) if accounting.rows and world.verdict is Verdict.PASSED else None
-    found = (lines, world, hosts, _check_backend(worlds, backend), _check_ends(job, worlds, logs))
-    return [check for check in (*found, _check_parameters(worlds)) if check]
+    checks = (lines, world, hosts, _check_backend(worlds, backend), _check_ends(job, worlds, logs))
+    return [check for check in (*checks, _check_parameters(worlds)) if check]
 
 
 def steps_of(accounting: Accounting) -> list[Step]:
-    """Return the steps that srun started in the last attempt; those of components also together."""
-    numbers = defaultdict(list)
-    for row in accounting.last:
-        number = re.fullmatch(r"([0-9]+)(?:\+[0-9]+)?", row.step)
-        if number:
-            numbers[number[1]].append(Step(row.identity, row.tasks or 0, _short(row.node_list)))
-    joined = [
-        Step(" and ".join(p.name for p in parts), sum(p.tasks for p in parts), [n for p in parts for n in p.nodes])
-        for parts in numbers.values()
-        if len(parts) > 1
-    ]
-    return [*(part for parts in numbers.values() for part in parts), *joined]
+    """Return the steps that srun started in the last attempt."""
+    started = [row for row in accounting.last if row.step.isdecimal()]
+    return [Step(row.identity, row.tasks or 0, _short(row.node_list)) for row in started]
 
 
 def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
@@ -185,21 +178,21 @@ def _check_lines(job: str, worlds: Sequence[World], logs: Logs) -> Check:
     return passed(name, f"{_count(sum(len(world.runs) for world in worlds), 'rank')} in {read}")
 
 
-def _check_world(worlds: Sequence[World], steps: Sequence[Step], accounting: Accounting) -> Check:
+def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
     """Check that the ranks of each step are one world, and that all of them are there."""
     for world in worlds:
         fitting = [step for step in steps if _fits(step, world)]
         if twins := _twins(world, worlds, fitting):
             return twins
         if steps and not fitting:
-            return _misfit(world, worlds, steps, accounting)
+            return _misfit(world, worlds, steps)
     for world in worlds:
         missing = list(islice((rank for rank in range(world.size) if rank not in world.runs), 9))
         if missing:
             evidence = f"{len(world.runs)} of {world.size} ranks printed a start line; not rank {_few(missing)}"
             return not_proven("world", evidence, f"is its output in another file? Give each: --log FILE. Or {PRINT}")
     most = max((step.tasks for world in worlds for step in steps if _fits(step, world)), default=0)
-    silent = next((step for step in steps if step.tasks > most > 0 and " and " not in step.name), None)
+    silent = next((step for step in steps if step.tasks > most > 0), None)
     if silent:
         return not_proven("world", f"{silent.name} has {silent.tasks} tasks and printed no rank lines", PRINT)
     return passed("world", "; ".join(f"world of {world.size}: {_places([world])}" for world in worlds[:8]))
@@ -224,13 +217,13 @@ def _twins(world: World, worlds: Sequence[World], fitting: Sequence[Step]) -> Ch
     return None
 
 
-def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step], accounting: Accounting) -> Check:
+def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step]) -> Check:
     """Say why no step can be these ranks."""
     step = max(steps, key=lambda step: step.tasks)
     has = f"{step.name} has {_count(step.tasks, 'task')} on {_count(len(step.nodes), 'node')}"
     if not step.tasks:
         return not_proven("world", f"sacct does not say how many tasks {step.name} had", "ask again in a minute")
-    if world.size % step.tasks == 0 or len(accounting.parts) > 1 or len(step.nodes) == 1:  # or the script started them
+    if world.size % step.tasks == 0 or len(step.nodes) == 1:  # or the script started them
         evidence = f"a world of {world.size} on {_count(len(world.hosts), 'node')}, and {has}"
         return not_proven("world", evidence, "Slurm counts only ranks that srun starts: start them with srun")
     return failed("world", f"a world of {_count(world.size, 'rank')}, and {has}: {_places(worlds)}", OWN_WORLDS)
@@ -241,16 +234,16 @@ def _check_hosts(worlds: Sequence[World], steps: Sequence[Step], accounting: Acc
     hosts = Counter(host.split(".")[0] for w in worlds for run in w.runs.values() if (host := run.start.host))
     if not hosts:
         return None
-    given = list(dict.fromkeys(node for row in accounting.last if not row.step for node in _short(row.node_list)))
-    if not given:
+    allocated = list(dict.fromkeys(node for row in accounting.last if not row.step for node in _short(row.node_list)))
+    if not allocated:
         return not_proven("hosts", "sacct names no nodes of the job", "ask again in a minute")
-    if hosts.keys().isdisjoint(given):
-        if len(hosts) == len(given):
+    if hosts.keys().isdisjoint(allocated):
+        if len(hosts) == len(allocated):
             return None  # the site gives its hosts other names
         hint = "have every rank print Slurm's name of its node: host=$SLURMD_NODENAME"
-        return not_proven("hosts", f"the ranks name {_listed(hosts)}, Slurm {_listed(given)}", hint)
+        return not_proven("hosts", f"the ranks name {_listed(hosts)}, Slurm {_listed(allocated)}", hint)
     ranks = sum(len(world.runs) for world in worlds)
-    uses = [(f"{_count(ranks, 'rank')} ran", list(hosts), "the job", given)]
+    uses = [(f"{_count(ranks, 'rank')} ran", list(hosts), "the job", allocated)]
     for world in worlds:
         fitting = [step for step in steps if _fits(step, world) and step.nodes]
         if fitting and not any({*step.nodes} == {*world.hosts} for step in fitting):
@@ -265,17 +258,17 @@ def _check_hosts(worlds: Sequence[World], steps: Sequence[Step], accounting: Acc
 
 def _check_backend(worlds: Sequence[World], wanted: str | None) -> Check | None:
     """Check that all ranks used one backend; None if no rank names one and nobody asks."""
-    said = {run.start.backend: rank for world in worlds for rank, run in world.runs.items()}
-    expected = wanted or next(filter(None, said), None)
+    backends = {run.start.backend: rank for world in worlds for rank, run in world.runs.items()}
+    expected = wanted or next(filter(None, backends), None)
     if not expected:
         return None
-    wrong = [f"rank {rank} used {name}" for name, rank in said.items() if name not in (None, expected)]
+    wrong = [f"rank {rank} used {name}" for name, rank in backends.items() if name not in (None, expected)]
     if wrong:
         hint = f"set BACKEND={expected} in the script"
         return failed("backend", f"{', '.join(wrong[:8])}; expected {expected}", hint)
-    if None in said:
+    if None in backends:
         hint = f"have every rank print it, as in: rank 0/2 start backend={expected}"
-        return not_proven("backend", f"rank {said[None]} does not say backend=", hint)
+        return not_proven("backend", f"rank {backends[None]} does not say backend=", hint)
     return passed("backend", f"{expected} on all ranks")
 
 
@@ -297,7 +290,7 @@ def _check_ends(job: str, worlds: Sequence[World], logs: Logs) -> Check:
 
 
 def _check_step_counts(worlds: Sequence[World]) -> Check:
-    made = []
+    counts = []
     for world in worlds:
         steps = {run.end.steps: rank for rank, run in world.runs.items() if run.end}
         if 0 in steps and len(steps) > 1:
@@ -306,29 +299,29 @@ def _check_step_counts(worlds: Sequence[World]) -> Check:
         if len(steps) > 1:
             hint = "ranks that train one model make the same number of steps, unless they use Join"
             return not_proven("ends", f"the ranks made different numbers of steps: {_few(list(steps))}", hint)
-        made += [f"{step} steps on each rank" for step in steps if step is not None]
-    return passed("ends", "; ".join(made[:8]) or "all ranks ended")
+        counts += [f"{step} steps on each rank" for step in steps if step is not None]
+    return passed("ends", "; ".join(counts[:8]) or "all ranks ended")
 
 
 def _check_parameters(worlds: Sequence[World]) -> Check | None:
     """Check that the ranks of each world ended with the same parameters; None if no rank prints them."""
-    found = []
+    sums = []
     for world in worlds:
         ends = {rank: run.end.params for rank, run in sorted(world.runs.items()) if run.end}
-        said = {rank: params for rank, params in ends.items() if params}
-        if not said:
+        hashes = {rank: params for rank, params in ends.items() if params}
+        if not hashes:
             continue
-        digits = min(map(len, said.values()))
-        [(usual, _)] = Counter(params[:digits] for params in said.values()).most_common(1)
-        odd = [f"rank {rank} has {params[:12]}" for rank, params in said.items() if params[:digits] != usual]
+        digits = min(map(len, hashes.values()))
+        [(usual, _)] = Counter(params[:digits] for params in hashes.values()).most_common(1)
+        odd = [f"rank {rank} has {params[:12]}" for rank, params in hashes.items() if params[:digits] != usual]
         if odd:
             hint = "they trained different models: wrap yours in DistributedDataParallel, change it on all ranks alike"
             return failed("parameters", f"{', '.join(odd[:8])}; the others have {usual[:12]}", hint)
-        silent = [rank for rank in ends if rank not in said]
+        silent = [rank for rank in ends if rank not in hashes]
         if silent:
             return not_proven("parameters", f"rank {_few(silent)} does not say params=", "have every rank print it")
-        found.append(f"{usual[:12]} on all {len(said)}")
-    return passed("parameters", "; ".join(found[:8])) if found else None
+        sums.append(f"{usual[:12]} on all {len(hashes)}")
+    return passed("parameters", "; ".join(sums[:8])) if sums else None
 
 
 # Words

@@ -81,8 +81,8 @@ class Logs:
                 if b"rank " in line and self._kept <= MOST_RANK_LINES and RANK.search(line):
                     self._take(line.decode("utf-8", errors="replace"), path, group)
                 if b"epoch" in line and not self.not_finite and ODD.search(line):
-                    found = LOSS.search(line[:1000].decode("utf-8", errors="replace"))
-                    self.not_finite = f"{path}: {found[0]}" if found else ""
+                    loss = LOSS.search(line[:1000].decode("utf-8", errors="replace"))
+                    self.not_finite = f"{path}: {loss[0]}" if loss else ""
         except OSError as error:
             self._fail(f"{path}: {error.strerror or error}", "name another log: --log FILE")
 
@@ -121,21 +121,21 @@ class Logs:
         The last start lines of all ranks make the last world of their size, those before them the one before. Start
         lines that name another job are left out.
         """
-        found: list[World] = []
+        worlds: list[World] = []
         for (_, size), ranks in self.runs.items():
-            own = {
+            by_rank = {
                 rank: [run for run in runs if run.start.job is None or run.start.job in numbers]
                 for rank, runs in sorted(ranks.items())
             }
-            times = max(map(len, own.values()))
-            twins = any(run.twin or run.log != runs[0].log for runs in own.values() for run in runs)
-            moved = any(len({run.start.host for run in runs if run.end}) > 1 for runs in own.values())
+            times = max(map(len, by_rank.values()))
+            twins = any(run.twin or run.log != runs[0].log for runs in by_rank.values() for run in runs)
+            moved = any(len({run.start.host for run in runs if run.end}) > 1 for runs in by_rank.values())
             for back in range(times, 0, -1):
-                runs = {rank: runs[-back] for rank, runs in own.items() if len(runs) >= back}
+                runs = {rank: runs[-back] for rank, runs in by_rank.items() if len(runs) >= back}
                 ended = len(runs) == size and all(run.end for run in runs.values())
                 if back == 1 or ended:
-                    found.append(World(size, runs, times, twins, moved))
-        return found
+                    worlds.append(World(size, runs, times, twins, moved))
+        return worlds
 
 
 class Folder:
@@ -148,23 +148,23 @@ class Folder:
     @cached_property
     def _names(self) -> list[Path]:
         """Return everything in the folder, in `logs` and in `results` that may be a log, by its name."""
-        found = [path for name in (".", "logs", "results") for path in _listed(self.path / name)]
-        return [path for path in found if LOG.search(path.name)]
+        files = [path for name in (".", "logs", "results") for path in _listed(self.path / name)]
+        return [path for path in files if LOG.search(path.name)]
 
     def results(self, numbers: Iterable[str]) -> list[Path]:
         """Return the folders in `results` whose names hold the number of a job."""
         mine = _holds(numbers)
         return [path for path in _listed(self.path / "results") if mine.search(path.name) and path.is_dir()]
 
-    def logs(self, numbers: Sequence[str], results: Iterable[Path], given: Sequence[Path]) -> Logs:
+    def logs(self, numbers: Sequence[str], results: Iterable[Path], named: Sequence[Path]) -> Logs:
         """Read the logs of a job: those that are given, or that Slurm names, or with its number, or those of the ranks.
 
         Slurm is asked by the first number. There is none if it does not know the job.
         """
         logs = Logs()
-        for path in dict.fromkeys(given or self._told(numbers)):
+        for path in dict.fromkeys(named or self._told(numbers)):
             logs.add(path)
-        if logs.started or given:
+        if logs.started or named:
             return logs
         mine, known = _holds(numbers), {*logs.read}
         for path in self._names:
@@ -181,8 +181,8 @@ class Folder:
         """Return the files that Slurm says a job and its steps write to."""
         if not numbers:
             return []
-        told = self._outputs(leading_number(numbers[0])) or self._outputs(numbers[0])
-        files = next((told[number] for number in numbers if number in told), None)
+        outputs = self._outputs(leading_number(numbers[0])) or self._outputs(numbers[0])
+        files = next((outputs[number] for number in numbers if number in outputs), None)
         named = [files.output, files.errors] if files else []
         here = self.path.resolve()
         paths = [Path(name) for name in dict.fromkeys([*named, *ask_step_outputs(numbers[0])])]

@@ -83,10 +83,10 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """Return the worst verdict of its checks."""
-        found = {check.verdict for check in self.checks}
-        if Verdict.FAILED in found:
+        verdicts = {check.verdict for check in self.checks}
+        if Verdict.FAILED in verdicts:
             return Verdict.FAILED
-        return Verdict.PASSED if found == {Verdict.PASSED} else Verdict.NOT_PROVEN
+        return Verdict.PASSED if verdicts == {Verdict.PASSED} else Verdict.NOT_PROVEN
 
     @property
     def conclusion(self) -> str:

@@ -47,14 +47,14 @@ def check_metrics(results: Sequence[Path], asked: int | None) -> Check | None:
     Columns whose first value is no number are left out, and so are empty cells. No line is kept. `asked` is the number
     of epochs that the ranks were asked for, if they say.
     """
-    found = []
+    checks = []
     for path in (path for folder in results for path in sorted(folder.rglob(METRICS))):
         try:
-            found.append(passed(METRICS, f"{path}: {_summary(path, asked)}"))
+            checks.append(passed(METRICS, f"{path}: {_summary(path, asked)}"))
         except (OSError, csv.Error, MetricsError) as error:
             return failed(METRICS, f"{path}: {error}", getattr(error, "hint", AGAIN))
-    more = f" and {len(found) - 1} more" if found[1:] else ""
-    return replace(found[0], evidence=found[0].evidence + more) if found else None
+    more = f" and {len(checks) - 1} more" if checks[1:] else ""
+    return replace(checks[0], evidence=checks[0].evidence + more) if checks else None
 
 
 def _summary(path: Path, asked: int | None) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from measurements import Configuration, Measurement, write_measurement
 
 import srunbook
-from srunbook.measurements import Configuration, Measurement, write_measurement
 
 RESULT = Path(__file__).resolve().parents[3] / "bench" / "results" / "goodput.json"
 SEED = 18
