@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -62,23 +63,35 @@ def environment(session: nox.Session, parts: list[str] = ALL_PARTS) -> None:
     wanted = hashlib.sha256("".join(sources).encode()).hexdigest()
     stamp = ENV / "made-from.json"
     made = json.loads(stamp.read_text()) if stamp.exists() else {}
-    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", *([] if sys.stdout.isatty() else ["--quiet"])]
     if made.get("sources") != wanted:
         made = {"sources": wanted, "parts": []}
         shutil.rmtree(WHEELS, ignore_errors=True)
         shutil.rmtree(ENV, ignore_errors=True)
         venv.EnvBuilder(with_pip=True).create(ENV)
-        session.run(*pip, "install", "--upgrade", "pip", silent=True)
-        if os.environ.get("UV_TORCH_BACKEND"):  # uv knows PyTorch's index of CPU builds
-            session.run(*pip, "install", "uv")
-            session.run(PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "-c", "constraints.txt", "torch")
+        python(session, "-m", "pip", "install", "--quiet", "--upgrade", "-c", "constraints.txt", "pip", "uv")
     new = [part for part in parts if part not in made["parts"]]
     if new:
         session.log(f"installing {', '.join(new)} into .nox/env, once (about 2 GB in all)")
+        uv = [PYTHON, "-m", "uv", "pip", "install", "--python", PYTHON, "--compile-bytecode", "-c", "constraints.txt"]
         options = [word for part in new for word in (["--editable", part] if part.startswith(".") else [part])]
-        session.run(*pip, "install", "-c", "constraints.txt", *options)
+        quiet = [] if sys.stdout.isatty() else ["--quiet"]
+        session.run(*uv, *quiet, *options, env=package_places())
         stamp.write_text(json.dumps({"sources": wanted, "parts": [*made["parts"], *new]}))
     python(session, "docs/_ext/failure_entries.py", silent=True)  # an entry may have changed since the installation
+
+
+def package_places() -> dict[str, str]:
+    """Return where uv finds packages: where pip is told to look, or else PyPI, and PyTorch's index of CPU builds."""
+    pip = [PYTHON, "-m", "pip", "config", "list"]
+    told = subprocess.run(pip, capture_output=True, text=True, check=True).stdout.replace("\\n", " ")
+    places = dict(re.findall(r"\.([\w-]+)='(.*)'$", told, re.MULTILINE))
+    uv = {
+        "UV_DEFAULT_INDEX": places.get("index-url", ""),
+        "UV_INDEX": places.get("extra-index-url", ""),
+        "UV_FIND_LINKS": ",".join(places.get("find-links", "").split()),
+    }
+    uv = {name: value for name, value in uv.items() if value}
+    return {"UV_INDEX_STRATEGY": "unsafe-best-match", **uv} if uv else {"UV_TORCH_BACKEND": "cpu"}
 
 
 def wheels(session: nox.Session) -> None:
