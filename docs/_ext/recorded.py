@@ -167,7 +167,7 @@ class Recorded(RepositoryDirective):
         try:
             pattern = re.compile(self.options["match"])
         except re.error as error:
-            raise FileError(f"{self.options['match']!r} is no regular expression: {error}") from None
+            raise FileError(f"{self.options['match']!r} is not a valid regular expression: {error}") from None
         lines = tuple(content for content in recording.output if pattern.search(content))
         if not lines:
             raise FileError(f"no recorded line matches {self.options['match']!r}")

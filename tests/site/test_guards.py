@@ -48,7 +48,7 @@ FAULTS = {
     "diff-part-missing": (f"{CHANGED}\nx = 2\n```", "show this changed line 0 times, not once: + y = 3"),
     "diff-part-twice": (f"{CHANGED}\nx = 2 ... y = 3\ny = 3\n```", "show this changed line 2 times, not once: + y = 3"),
     "no-match": ("```{recorded} slurm/job.sbatch\n:match: node9\n```", "no recorded line matches 'node9'"),
-    "no-pattern": ("```{recorded} slurm/job.sbatch\n:match: (\n```", "'(' is no regular expression"),
+    "no-pattern": ("```{recorded} slurm/job.sbatch\n:match: (\n```", "'(' is not a valid regular expression"),
     "other-bytes": ("```{recorded} slurm/changed.sbatch\n```", "was recorded from another version of the file"),
     "drawing": ("```{drawing} title\n```", 'has no <title id="title">'),
     "drawing-colour": ("```{drawing} colour\n```", "uses the colour #ff0000"),

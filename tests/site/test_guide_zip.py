@@ -106,7 +106,7 @@ def test_wrong_lists(tmp_path):
         requirements(tmp_path, ["torch", "unheard_of"])
     with pytest.raises(ExtensionError, match=r"a/\*\.sbatch: there is no such file"):
         files_of(tmp_path, ["a/*.sbatch"])
-    with pytest.raises(ExtensionError, match=r"train\.py is there twice"):
+    with pytest.raises(ExtensionError, match=r"two files are called train\.py"):
         files_of(tmp_path, ["a/*.py", "a/full/*.py"])
 
 

@@ -114,7 +114,7 @@ class JobSpecification(BaseModel):
     profile: ProfileName | None = _field(f"A size to begin from: {', '.join(PROFILES)}.", "medium")
     cluster: SiteName | None = _field(f"A site to begin from: {', '.join(sites.names())}.", "raven")
     name: Annotated[str, Field(pattern=rf"^[^{CONTROL}/]+$")] | None = _field(
-        "Name of the job, without /. By default that of the program.", "my_job"
+        "Name of the job, without /; by default, the program's.", "my_job"
     )
     nodes: int = _field("Number of nodes, 1 or more.", 4, default=..., ge=1)
     cpus_per_node: int = _field(
