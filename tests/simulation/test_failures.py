@@ -23,7 +23,7 @@ MASKS = (
     Mask(r"Shutdown::\d+::", "Shutdown::<id>::", "a fresh number for each barrier"),
     Mask(r"\b(on|from) \S+:\d{5}\b", r"\1 <address>", "the port follows from the job id, which is fresh for each run"),
     Mask(r"'\[::\]:\d+'", "'[::]:<port>'", "the system chose the port"),
-    Mask(r"\.cc:\d+\] \[\d+\]", ".cc] [<id>]", "a fresh number for each run of the coordinator"),
+    Mask(r"\.cc\] \[\d+\]", ".cc] [<id>]", "a fresh number for each run of the coordinator"),
     Mask(r"[\d.]+ MiB", "<n> MiB", "the compiler lays out memory by the processor it compiles for"),
     Mask(r"[\d.]+ ms", "<t> ms", "times differ from run to run"),
     Mask(r"efficiency \d+%", "efficiency <n>%", "it is a ratio of two times"),

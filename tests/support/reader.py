@@ -218,7 +218,8 @@ class Reader:
             numbers = r"\\x[0-9a-f]{2}|\b0x[0-9a-f]+|\b[0-9a-f]{64}\b|(?<=params=)[0-9a-f]+|[\d.:]*\d[\d.:]*|\bnode\w+"
             numbered = re.sub(numbers, "#", line)
             # XLA appends which kinds of errors it has seen in any order, and one of several that it ends with.
-            named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*", "", numbered)
+            # PyTorch's warnings name a file with or without the folder of all packages.
+            named = re.sub(r"\[type\.googleapis[^\]]*\]|(?<=absl::Status:).*|\bsite-packages/", "", numbered)
             return " ".join(named.split())  # the width of a column follows from its numbers
 
         known = set(map(shape, printed))
