@@ -146,7 +146,9 @@ def main():
             if rank == 0:
                 print(f"step {step}: loss {loss:.6f}", flush=True)
             with saving(CHECKPOINTS):  # a collective: every process calls it
-                ocp.save(CHECKPOINTS / str(step), (params, checksum(params)), overwrite=True)
+                if rank == 0:  # delete one that could not be read; with overwrite=True, Orbax may wait for ever
+                    shutil.rmtree(CHECKPOINTS / str(step), ignore_errors=True)
+                ocp.save(CHECKPOINTS / str(step), (params, checksum(params)))
                 for old in kept()[2:] if rank == 0 else []:
                     shutil.rmtree(CHECKPOINTS / str(old))
         if stop:

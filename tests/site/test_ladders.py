@@ -37,9 +37,9 @@ torchrun: one_gpu 45, ddp/one_gpu 60, resume/ddp 103, requeue/resume 137, mixed_
 does_not_fit: ddp 82, fsdp/ddp 92, hsdp/fsdp 106, resume/fsdp 192, requeue/resume 218, tensor_parallel/ddp 124, \
 fsdp_tp/tensor_parallel 141, pipeline/ddp 100, context_parallel/fsdp 111, less_memory/fsdp 105, \
 accelerate_fsdp/ddp 90, trainer_fsdp/accelerate_fsdp 110, lightning_fsdp_tp/fsdp_tp 155, sharded_jax 113, \
-resume_jax/sharded_jax 174
+resume_jax/sharded_jax 176
 gloo_ddp: one_process 45, ddp_cpu/one_process 60, resume/ddp_cpu 100, timed/ddp_cpu 90
-jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 122, requeue/resume 143, \
+jax_multinode: one_device 45, data_parallel/one_device 60, resume/data_parallel 124, requeue/resume 145, \
 less_memory/data_parallel 85
 lightning: one_gpu 45, ddp/one_gpu 48, requeue/ddp 98, less_memory/ddp 55
 """

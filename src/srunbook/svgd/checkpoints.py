@@ -89,8 +89,10 @@ def save(directory: str | os.PathLike[str], step: int, arrays: dict[str, Any], r
     """
     folder = Path(directory).absolute()
     arrays = {**arrays, RUN: np.frombuffer(json.dumps(run).encode(), np.uint8)}
-    try:
-        ocp.save(folder / str(step), {**arrays, CHECKSUM: _checksum(arrays)}, overwrite=True)
+    if jax.process_index() == 0:  # one that could not be read
+        shutil.rmtree(folder / str(step), ignore_errors=True)
+    try:  # with overwrite=True, a process that looks after process 0 has deleted the old one waits elsewhere, for ever
+        ocp.save(folder / str(step), {**arrays, CHECKSUM: _checksum(arrays)})
     except Exception as error:  # Orbax raises whatever its storage meets
         why = "make room there (or is another run saving in it?), then start again"
         raise SVGDError(f"cannot save in {folder}: {_reason(error)}; {why}") from None
