@@ -65,8 +65,7 @@ def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path
     submitted.submit("theirs", "", "srun no-such", user=cluster.SECOND_USER)
     # A job whose time is over before it has made its step fails: the step is refused.
     until(lambda: "runs" in submitted.log("timeout"))
-    end = ["scontrol", "update", f"JobId={submitted.numbers['timeout']}", "EndTime=now"]
-    cluster.capture(slurm, end, user=None)
+    submitted.run_out_of_time("timeout")
     until(lambda: "runs" in submitted.log("warned"))
     cluster.capture(slurm, ["scancel", "--batch", "--signal=USR1", submitted.numbers["warned"]])
     yield submitted

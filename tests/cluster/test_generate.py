@@ -267,7 +267,7 @@ sys.stdout.write(f"rank {os.environ[rank]} of {os.environ[size]}\\n")
 
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
-def test_ready_script_runs(slurm: State, path: Path, tmp_path: Path) -> None:
+def test_ready_script_runs(slurm: State, proof: Any, path: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """A ready script of the site completes as it is, and starts as many ranks as its second line says."""
     (tmp_path / "train.py").write_text(SAY, encoding="utf-8")
     job = cluster.submit(slurm, path, extra=[tmp_path / "train.py"])
@@ -277,6 +277,8 @@ def test_ready_script_runs(slurm: State, path: Path, tmp_path: Path) -> None:
 
     assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
     assert sorted(re.findall(r"rank (\d+ of \d+)", job.output)) == sorted(f"{rank} of {world}" for rank in range(world))
+    if pytestconfig.getoption("--record"):
+        proof.record(path, job, home=slurm.specification.slurm == "22.05")
 
 
 NAMES = ["lumi", *(pytest.param(x, marks=pytest.mark.full) for x in sites.names() if x not in ("lumi", "generic"))]
@@ -288,7 +290,7 @@ def known_site(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config, generation: str
 ) -> Iterator[tuple[str, State]]:
     """Boot the cluster of a site, with as many nodes of each group as the largest profile asks for."""
-    name = cluster_name(pytestconfig, "like", request.param, generation)
+    name = cluster_name(pytestconfig, request.param, generation)
     cluster.down(name)
     options = {"name": name, "slurm": generation, "nodes": 8}
     yield request.param, boot(read_specification(None, options, site=request.param))

@@ -97,8 +97,7 @@ def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path
     until(lambda: all(submitted.log(name).count("start") == 2 for name in ENDED_FROM_OUTSIDE))
     cluster.capture(slurm, ["scancel", submitted.numbers["cancelled"]])
     for name in ("timeout", "no-ranks-in-time"):
-        end = ["scontrol", "update", f"JobId={submitted.numbers[name]}", "EndTime=now"]
-        cluster.capture(slurm, end, user=None)
+        submitted.run_out_of_time(name)
     yield submitted
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
     cluster.faults.heal(slurm)
