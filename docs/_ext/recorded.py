@@ -55,12 +55,13 @@ def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording 
 def seconds(elapsed: str) -> str:
     """Read Slurm's form of a duration.
 
-    >>> seconds("00:01:17"), seconds("1-00:00:00")
-    ('77 s', '86400 s')
+    >>> seconds("00:01:17"), seconds("1-00:00:00"), seconds("00:00:00")
+    ('77 s', '86400 s', 'under 1 s')
     """
     days, _, clock = elapsed.rpartition("-")
     hours, minutes, rest = (int(part) for part in clock.split(":"))
-    return f"{((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest} s"
+    total = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
+    return f"{total} s" if total else "under 1 s"
 
 
 def duration(rows: list[dict[str, str]]) -> str:
