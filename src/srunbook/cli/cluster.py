@@ -79,17 +79,6 @@ def up(config: Path | None, site: str | None, mirror: str | None, **options: Any
     cluster.up(specification, provision(), mirror=mirror, say=say)
 
 
-@command.command(epilog="Example: srunbook cluster reconfigure --config cluster.yaml")
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="What the cluster is to be.")
-@click.option("--name", help="Which cluster, if not the one that the file names.")
-def reconfigure(config: Path, name: str | None) -> None:
-    """Change partitions, limits, accounts and own lines of a cluster that is up; its jobs keep running.
-
-    If Slurm rejects a change, the former settings come back.
-    """
-    cluster.reconfigure(cluster.read_specification(config, given({"name": name})), say=say)
-
-
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, as fields of a specification."""
     chosen = {name: value for name, value in options.items() if value is not None}

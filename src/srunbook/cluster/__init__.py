@@ -17,7 +17,7 @@ from srunbook.cluster._copying import copy, stage
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._host import Limits, describe_processors
 from srunbook.cluster._jobs import FinishedJob, account, await_job, logs, submit
-from srunbook.cluster._lifecycle import down, reconfigure, status, up
+from srunbook.cluster._lifecycle import down, status, up
 from srunbook.cluster._provision import Image, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._sections import GENERATIONS, NEWEST, SECOND_USER, USER
@@ -55,7 +55,6 @@ __all__ = [
     "names",
     "read_specification",
     "read_state",
-    "reconfigure",
     "running_state",
     "schema",
     "stage",

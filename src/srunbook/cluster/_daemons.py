@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from srunbook.cluster._commands import capture, entering
 from srunbook.cluster._errors import ClusterError
 from srunbook.cluster._scripts import shell_script
 from srunbook.cluster._state import State
-
-NODE = "slurmd"
 
 
 def start_daemons(state: State, machines: Sequence[str]) -> None:
@@ -20,7 +17,7 @@ def start_daemons(state: State, machines: Sequence[str]) -> None:
     _all_at_once(state, {machine: ["sh", "-ec", shell_script("munge")] for machine in machines})
     if "ctl" in machines:
         _all_at_once(state, {"ctl": ["sh", "-ec", shell_script("database")]})
-    _all_at_once(state, {machine: ["sh", "-ec", NODE] for machine in machines if machine.startswith("node")})
+    _all_at_once(state, {machine: ["sh", "-ec", "slurmd"] for machine in machines if machine.startswith("node")})
 
 
 def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
@@ -76,21 +73,10 @@ def await_idle(state: State, *, timeout: float = 300.0) -> None:
         time.sleep(0.1)
 
 
-def log_sizes(state: State) -> dict[Path, int]:
-    """Return the size of each log of Slurm's daemons, in bytes."""
-    return {log: log.stat().st_size for log in sorted((state.folder / "log" / "slurm").glob("slurm*.log"))}
-
-
-def last_words(state: State, since: Mapping[Path, int] | None = None) -> str:
-    """Return the last lines of the daemons that gave up, or nothing.
-
-    Args:
-        state: The cluster.
-        since: Bytes of each log to pass over.
-    """
-    for log in log_sizes(state):
-        text = log.read_bytes()[(since or {}).get(log, 0) :]
-        lines = text.decode(errors="replace").splitlines()
+def last_words(state: State) -> str:
+    """Return the last lines of the daemons that gave up, or nothing."""
+    for log in sorted((state.folder / "log" / "slurm").glob("slurm*.log")):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         if any("fatal: " in line for line in lines[-20:]):
             complaints = [line.partition("] ")[2] or line for line in lines if "error: " in line or "fatal: " in line]
             return "\n".join(f"{log.stem}: {line}" for line in complaints[-8:])

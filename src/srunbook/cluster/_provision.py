@@ -198,7 +198,7 @@ def write_texts(texts: Mapping[Path, str]) -> None:
 
 
 def slurm_files(specification: Specification, plugins: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of /etc/slurm that may change while the cluster is up, by name."""
+    """Return the files of /etc/slurm that every machine reads, by name."""
     accounts, limits = scripts(specification)
     return {
         "slurm.conf": slurm_conf(specification, plugins),
