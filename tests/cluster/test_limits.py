@@ -88,10 +88,10 @@ def test_status_states_the_limits(small):
     result = CliRunner().invoke(cli, ["status", "--name", small.specification.name])
 
     assert result.output.splitlines()[2:6] == [
-        f"CPUs: {cluster.describe_processors(len(os.sched_getaffinity(0)))}",
-        f"limit: {small.limits.processes} processes on each node",
-        "limit: 1.0 GiB of memory for the whole cluster",
-        "limit: 0.5 GiB in /dev/shm, and as much in /tmp, on each node",
+        f"CPUs: {len(os.sched_getaffinity(0))}, which all nodes share",
+        "memory: 1.0 GiB for the whole cluster",
+        f"processes: {small.limits.processes} on each node",
+        "files in memory: 0.5 GiB in /dev/shm of each node, and as much in /tmp",
     ]
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from srunbook.cli._checkout import programs_of
-from srunbook.cluster import Bind, ClusterError, Image, Provision, Specification, State, read_state
+from srunbook.cluster import Bind, Image, Provision, Specification, State, read_state
 from srunbook.cluster._accounting import scripts
 from srunbook.cluster._configuration import choose_plugins, gres_conf, slurm_conf
-from srunbook.cluster._provision import check_targets
 from srunbook.cluster._roots import image_recipe
 from srunbook.cluster._scripts import shell_script
 
@@ -140,16 +139,6 @@ def test_an_environment_within_a_bound_folder_is_not_bound_twice():
     assert Bind(prefix, prefix) not in Provision(prefix, binds=(checkout,)).all_binds()
     assert Bind(prefix, prefix) in Provision(prefix, binds=(moved,)).all_binds()
     assert Bind(prefix, prefix) in Provision(prefix).all_binds()
-
-
-def test_nothing_is_bound_into_the_home_of_a_user():
-    """A folder of the host with the path of a user's home is refused: a link there would lead root elsewhere."""
-    check_targets(
-        [Bind(Path("/home/carol/env"), Path("/home/carol/env")), Bind(Path("/x"), Path("/home/alices"))], ["alice"]
-    )
-
-    with pytest.raises(ClusterError, match="/home/alice/env would lie in the home of alice"):
-        check_targets([Bind(Path("/home/alice/env"), Path("/home/alice/env"))], ["alice"])
 
 
 def test_an_image_is_built_anew_when_its_arguments_change(tmp_path):

@@ -87,8 +87,6 @@ def _of_account(specification: Specification, account: Account) -> dict[str, obj
     return {
         "parent": account.parent,
         "qos": ",".join(account.qos or every) if specification.qos else None,
-        "defaultqos": account.default_qos,
-        "maxjobs": account.max_jobs,
         "grptres": _amounts(account.grp_tres),
         **account.options,
     }
@@ -98,8 +96,7 @@ def _of_user(specification: Specification, user: User) -> dict[str, object]:
     accounts = user.accounts or tuple(specification.accounts)
     return {
         "account": ",".join(accounts),
-        "defaultaccount": user.default_account or accounts[0],
-        "adminlevel": None if user.admin == "None" else user.admin,
+        "defaultaccount": accounts[0],
         **user.options,
     }
 

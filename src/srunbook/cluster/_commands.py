@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from srunbook.cluster._cgroups import limiting_command, limiting_groups
+from srunbook.cluster._cgroups import limiting_groups
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._host import CLEAN_ENVIRONMENT
 from srunbook.cluster._processes import ending_in_order, handling
@@ -60,7 +60,7 @@ def entering(
         )
     process = _first_process(state, machine)
     clean = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
-    start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}", *limiting_command(state)]
+    start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}"]
     join = ["sh", "-c", JOIN, "sh", *(str(path / "cgroup.procs") for path in limiting_groups(state, machine)), "--"]
     enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
     leave = ["setsid"] if session else []

@@ -9,9 +9,6 @@ from typing import Any
 from srunbook.cluster._specification import Specification
 from srunbook.slurm import compress_hostlist
 
-PLUGINS = ("proctrack", "task", "gather", "cgroup", "constrain")
-"""How Slurm finds a job's processes, confines a task and measures it, `CgroupPlugin`, and whether memory has limits."""
-
 
 def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     """Choose the plugins that a generation can run on this machine.
@@ -26,12 +23,21 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     'disabled'
     """
     if cgroup_v1:
-        values = ("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", True)
-    else:
-        year, month = (int(part) for part in slurm_version.split(".")[:2])
-        plugin = "disabled" if (year, month) >= (23, 2) else "cgroup/v1"
-        values = ("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, False)
-    return dict(zip(PLUGINS, values, strict=True))
+        return {
+            "proctrack": "proctrack/cgroup",
+            "task": "task/cgroup",
+            "gather": "jobacct_gather/cgroup",
+            "cgroup": "cgroup/v1",
+            "constrain": True,
+        }
+    year, month = (int(part) for part in slurm_version.split(".")[:2])
+    return {
+        "proctrack": "proctrack/linuxproc",
+        "task": "task/none",
+        "gather": "jobacct_gather/linux",
+        "cgroup": "disabled" if (year, month) >= (23, 2) else "cgroup/v1",
+        "constrain": False,
+    }
 
 
 def node_lines(specification: Specification) -> str:
@@ -82,13 +88,11 @@ def partition_lines(specification: Specification) -> str:
             **computed,
             "DefaultTime": partition.default_time,
             "MaxTime": partition.max_time,
-            "MinNodes": partition.min_nodes,
             "MaxNodes": partition.max_nodes,
             "PriorityTier": partition.priority_tier,
             "PreemptMode": partition.preempt_mode,
             "GraceTime": partition.grace_time,
             "AllowAccounts": ",".join(partition.allow_accounts),
-            "AllowQos": ",".join(partition.allow_qos),
             "QOS": partition.qos,
             "OverSubscribe": "EXCLUSIVE" if partition.exclusive else None,
         }

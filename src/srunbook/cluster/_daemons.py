@@ -31,19 +31,15 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
                 stderr=stream,
                 start_new_session=True,
             )
-    failed = [machine for machine, process in processes.items() if process.wait() != 0]
-    if failed and (complaint := last_words(state)):
-        raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
-    if failed:
-        log = state.folder / "log" / failed[0]
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
-        if "fatal: " in tail:  # a daemon that gives up before it has a log of its own
-            raise ClusterError(f"Slurm refuses the configuration:\n{tail}")
-        raise ClusterError(f"the daemons of {', '.join(failed)} did not start:\n{tail}")
+    if failed := [machine for machine, process in processes.items() if process.wait() != 0]:
+        log = state.folder / "log" / failed[0]  # where a daemon complains that gives up before it has a log of its own
+        words = last_words(state) or "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
+        refused = "Slurm refuses the configuration" if "fatal: " in words else f"daemons of {failed[0]} did not start"
+        raise ClusterError(f"{refused}:\n{words}")
 
 
 def node_states(state: State) -> dict[str, str]:
-    """Return the state of every node in sinfo's short words, such as `idle`, `mix`, `down*`."""
+    """Return the state of each node by its name, in the short words of `sinfo`, such as `idle`, `mix` and `down*`."""
     return {node: word for node, (word, _) in _described(state).items()}
 
 

@@ -9,16 +9,16 @@ from dataclasses import asdict
 from srunbook.cluster._cache import make_folder, reported
 from srunbook.cluster._cgroups import limit_processors, make_groups
 from srunbook.cluster._configuration import choose_plugins
-from srunbook.cluster._daemons import await_idle, node_states, start_daemons
+from srunbook.cluster._daemons import await_idle, start_daemons
 from srunbook.cluster._errors import ClusterError, Say, say_nothing
 from srunbook.cluster._faults import shape_link
 from srunbook.cluster._host import check_host, check_root, has_cgroup_v1
 from srunbook.cluster._namespaces import connect, destroy, start_machines, start_supervisor
 from srunbook.cluster._processes import ending_in_order
 from srunbook.cluster._provision import Provision, write_files
-from srunbook.cluster._roots import check_mirror, ensure_image, ensure_root
-from srunbook.cluster._specification import Specification, missing_places, raise_problems
-from srunbook.cluster._state import State, folder_of, locked, read_state, running_state
+from srunbook.cluster._roots import ensure_image, ensure_root
+from srunbook.cluster._specification import Specification
+from srunbook.cluster._state import State, folder_of, locked, read_state
 
 
 @reported()
@@ -43,12 +43,8 @@ def up(
         The record of the cluster, all of whose nodes are idle.
 
     Raises:
-        SpecificationError: The mirror is no URL, or a folder of the host is not there.
         ClusterError: It cannot be; nothing is left behind.
     """
-    if mirror is not None:
-        check_mirror(mirror)
-    raise_problems(missing_places(specification), None)
     check_host()
     before = os.umask(0o022)  # ordinary users read what this process writes, as on a node
     try:
@@ -133,18 +129,3 @@ def down(name: str) -> bool:
         return destroy(name)
     with locked(name):
         return destroy(name)
-
-
-def status(name: str) -> dict[str, str]:
-    """Return the states of the nodes of a cluster that is up, by the name of the node.
-
-    Args:
-        name: Name of the cluster.
-
-    Returns:
-        States in the short words of `sinfo`, such as `idle`, `mix` and `down*`.
-
-    Raises:
-        ClusterError: It is not up.
-    """
-    return node_states(running_state(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -26,9 +26,10 @@ from srunbook import sites
 from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._sections import (
-    GENERATIONS,
+    CLUSTER_NAME,
     LOWER_NAME,
     NEWEST,
+    SUITES,
     USER_IDS,
     Account,
     Feature,
@@ -41,12 +42,8 @@ from srunbook.cluster._sections import (
     Preemption,
     Qos,
     User,
-    check_name,
-    checked,
     field,
-    parse_rate,
     schema_of,
-    suite_of,
 )
 from srunbook.slurm import compress_hostlist, expand_hostlist
 
@@ -64,13 +61,11 @@ Nodes = Annotated[
 Slurm = Annotated[  # YAML reads 22.05 as a number
     str,
     BeforeValidator(lambda value: f"{value:.2f}" if isinstance(value, float) else value),
-    checked(suite_of),
-    Field(json_schema_extra={"type": ["string", "number"]}),
+    Field(pattern=rf"^(?:{'|'.join(SUITES)})$", json_schema_extra={"type": ["string", "number"]}),
 ]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)?$")]
 Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,63}$")]
 MountPoint = Annotated[str, Field(pattern=r"^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
-EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 def _partitions() -> dict[str, Partition]:
@@ -105,10 +100,12 @@ class Specification(BaseModel):
         json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_URL},
     )
 
-    name: Annotated[str, checked(check_name)] = field(
-        "What it is called; clusters of different names can run at once.", "trial", "srunbook"
+    name: Annotated[str, Field(pattern=CLUSTER_NAME)] = field(
+        "What it is called: lower-case letters, digits and hyphens. Clusters of different names can run at once.",
+        "trial",
+        "srunbook",
     )
-    slurm: Slurm = field(f"Generation of Slurm: {', '.join([*GENERATIONS, NEWEST])}.", "22.05", NEWEST)
+    slurm: Slurm = field(f"Generation of Slurm: {', '.join(SUITES)}.", "22.05", NEWEST)
     nodes: Nodes = field("The nodes: a number from 1 to 256, where all are alike, or groups by name.", 4, 4)
     cpus: int = field("CPUs that each node claims, 1 to 1024, where all nodes are alike.", 16, 16, ge=1, le=1024)
     memory: Memory = field("Memory that each node claims, where all are alike.", "64G", "64G")
@@ -119,8 +116,8 @@ class Specification(BaseModel):
         ("a100",),
     )
     cpu_quota: float | None = field("CPUs that each node really may use, 0.05 to 64.", 0.5, None, ge=0.05, le=64)
-    link: Annotated[str, checked(parse_rate)] | None = field(
-        "Rate of each node's link, 100kbit to 40gbit.", "1gbit", None
+    link: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]bit$")] | None = field(
+        "Rate of each node's link: a number and kbit, mbit or gbit.", "1gbit", None
     )
     partitions: dict[Name, Partition] = field(
         "The partitions, by name. By default batch, gpu, cpu, debug and preempt.",
@@ -180,12 +177,6 @@ class Specification(BaseModel):
         {"/shared": {"source": "./data", "writable": True}},
         dict,
     )
-    environments: dict[EnvironmentName, str] = field(
-        "Further Python environments of the host: each is seen at its own path, as a name in every home, "
-        "and as an environment module of that name.",
-        {"torch-2.8": "/opt/envs/torch-2.8"},
-        dict,
-    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -194,13 +185,13 @@ class Specification(BaseModel):
     ) -> Specification:
         """Turn what pydantic says into sentences that name the place of a value."""
         try:
-            checked = handler(values)
+            specification = handler(values)
         except ValidationError as error:
             problems = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
-            raise_problems([(path, _sentence(path, item)) for path, item in problems], info.context)
+            _raise_problems([(path, _sentence(path, item)) for path, item in problems], info.context)
             raise
-        raise_problems(_contradictions(checked), info.context)
-        return checked
+        _raise_problems([*_of_nodes(specification), *_of_names(specification)], info.context)
+        return specification
 
     @cached_property
     def groups(self) -> dict[str, NodeGroup]:
@@ -237,28 +228,23 @@ class Specification(BaseModel):
         """Return the names of a partition's nodes.
 
         Raises:
-            SpecificationError: It names a group or a node that is not there.
+            ValueError: It names a group or a node that is not there.
 
         >>> Specification(nodes=3).nodes_of(Partition(nodes=("node[2-3]",)))
         ('node2', 'node3')
         """
         if partition.nodes is None:
             return self.node_names
-        members: dict[str, None] = {}
+        nodes: dict[str, None] = {}
         for item in partition.nodes:
-            names = [f"node{number}" for number in self.members.get(item, ())]
-            try:
-                names = names or expand_hostlist(item)
-            except ValueError as error:
-                raise SpecificationError(f"{shown(item)} is neither a group nor a list of nodes: {error}") from None
-            if absent := [name for name in names if name not in self.node_names]:
-                groups = ", ".join(self.groups)
-                raise SpecificationError(
-                    f"{shown(item)}: there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, "
-                    f"the groups {groups}"
-                )
-            members |= dict.fromkeys(names)
-        return tuple(members)
+            nodes |= dict.fromkeys(f"node{number}" for number in self.members.get(item, ()))
+            nodes |= dict.fromkeys(() if item in self.members else expand_hostlist(item))
+        if absent := [name for name in nodes if name not in self.node_names]:
+            groups = ", ".join(self.groups)
+            raise ValueError(
+                f"there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, the groups {groups}"
+            )
+        return tuple(nodes)
 
     @property
     def default_partition(self) -> str:
@@ -268,7 +254,7 @@ class Specification(BaseModel):
 
     @property
     def ordered_accounts(self) -> list[str]:
-        """Return the names of the accounts, each after its parent; without those that are part of themselves.
+        """Return the names of the accounts, each after its parent, where it has one that comes before it.
 
         >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
         ['b', 'a']
@@ -278,18 +264,16 @@ class Specification(BaseModel):
         while more := [name for name, account in left.items() if account.parent in (None, *ordered)]:
             ordered += more
             left = {name: account for name, account in left.items() if name not in more}
-        return ordered
+        return [*ordered, *left]
 
     @property
-    def limited(self) -> dict[str, tuple[Any, ...]]:
-        """Return the resources on which there is a limit in accounting, each with the path of one of its limits."""
-        sections = [
-            ("qos", name, key, getattr(qos, key))
-            for name, qos in self.qos.items()
-            for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres")
+    def limited(self) -> list[str]:
+        """Return the resources on which there is a limit in accounting."""
+        limits = [
+            limit for qos in self.qos.values() for limit in (qos.max_tres_per_job, qos.max_tres_per_user, qos.grp_tres)
         ]
-        sections += [("accounts", name, "grp_tres", account.grp_tres) for name, account in self.accounts.items()]
-        return {resource: (section, name, key) for section, name, key, limits in sections for resource in limits}
+        limits += [account.grp_tres for account in self.accounts.values()]
+        return list(dict.fromkeys(resource for limit in limits for resource in limit))
 
     def group_of(self, node: str) -> NodeGroup:
         """Return the group of a node."""
@@ -352,7 +336,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
 """The model of each section; all but `preemption` hold several by name."""
 
 
-def raise_problems(problems: Iterable[Problem], origin: Origin | None = None) -> None:
+def _raise_problems(problems: Iterable[Problem], origin: Origin | None) -> None:
     """Raise a `SpecificationError` that has a line for each problem, unless there is none."""
     lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
     if lines:
@@ -372,10 +356,6 @@ def _path(place: Place) -> Place:
 def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     """Say what is wrong with a value: what was found, what is allowed, an example."""
     value = shown(item["input"])
-    if not path:
-        return f"a configuration is keys and values, as in nodes: 4; found {value}"
-    if item["type"] == "value_error":
-        return str(item["ctx"]["error"])
     if item["loc"][-1] == "[key]":
         return f"{value} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
     depth = 1 if path[0] == "preemption" else 2
@@ -394,14 +374,8 @@ def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     return f"{dotted} {missing}. {known[key].description} Example: {key}: {example}"
 
 
-def _contradictions(specification: Specification) -> list[Problem]:
-    """Return how fields contradict each other; Slurm judges the rest."""
-    return (
-        list(_of_nodes(specification)) or list(_of_names(specification)) or list(_of_limits_and_parents(specification))
-    )
-
-
 def _of_nodes(specification: Specification) -> Iterator[Problem]:
+    """Yield how nodes and partitions contradict each other; Slurm judges the rest."""
     if isinstance(specification.nodes, dict):
         for name in ("cpus", "memory", "gpus_per_node", "features"):
             if name in specification.model_fields_set:
@@ -412,7 +386,7 @@ def _of_nodes(specification: Specification) -> Iterator[Problem]:
     for name, partition in specification.partitions.items():
         try:
             nodes = specification.nodes_of(partition)
-        except SpecificationError as error:
+        except ValueError as error:
             yield ("partitions", name, "nodes"), f"partition {name}: {error}"
             nodes = specification.node_names  # it may be meant to have all that no other has
         alone = {node: None for node in alone if node not in nodes}
@@ -420,41 +394,23 @@ def _of_nodes(specification: Specification) -> Iterator[Problem]:
         yield ("partitions",), f"{compress_hostlist(alone)} is in no partition, so no job could run there"
 
 
+NAMED = {
+    "accounts": [("partitions", "allow_accounts"), ("accounts", "parent"), ("users", "accounts")],
+    "qos": [("partitions", "qos"), ("qos", "preempt"), ("accounts", "qos")],
+}
+"""Fields that name an account or a QOS."""
+
+
 def _of_names(specification: Specification) -> Iterator[Problem]:
-    """Yield each name of a QOS or an account that is nowhere defined."""
-    qos, accounts = ["normal", *specification.qos], list(specification.accounts)
-    named: list[tuple[Place, Collection[str | None], list[str], str]] = []
-    for name, partition in specification.partitions.items():
-        others = [value for word, value in partition.options.items() if word.lower() == "qos"]
-        named.append((("partitions", name, "allow_accounts"), partition.allow_accounts, accounts, "account"))
-        named.append((("partitions", name, "allow_qos"), partition.allow_qos, qos, "QOS"))
-        named.append((("partitions", name, "qos"), [partition.qos, *others], qos, "QOS"))
-    named += [(("qos", name, "preempt"), limits.preempt, qos, "QOS") for name, limits in specification.qos.items()]
-    for name, account in specification.accounts.items():
-        named.append((("accounts", name, "qos"), [*account.qos, account.default_qos], qos, "QOS"))
-        named.append((("accounts", name, "parent"), [account.parent], accounts, "account"))
-    for name, user in specification.users.items():
-        named.append((("users", name, "accounts"), [*user.accounts, user.default_account], accounts, "account"))
-    for path, names, known, what in named:
-        for wanted in names:
-            if wanted is not None and wanted not in known:
-                near = get_close_matches(wanted, known, n=1)
-                advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-                yield path, f"there is no {what} {shown(wanted)}; {advice}"
-
-
-def _of_limits_and_parents(specification: Specification) -> Iterator[Problem]:
-    resources = [item for group in specification.groups.values() for item in group.resources]
-    known = {f"gres/{name}" for name, _, _ in resources} | {
-        f"gres/{name}:{kind}" for name, kind, _ in resources if kind
-    }
-    for limit, path in specification.limited.items():
-        if limit.startswith("gres/") and limit not in known:
-            there = ", ".join(sorted(known)) or "no generic resources"
-            yield (*path, limit), f"no node has {limit}, which {'.'.join(path)} limits; the nodes have {there}"
-    for name in specification.accounts:
-        if name not in specification.ordered_accounts:
-            yield ("accounts", name, "parent"), f"account {name} is part of itself, by its parents"
+    """Yield each name of a QOS or an account that is nowhere defined, some of which Slurm would pass over."""
+    for kind, fields in NAMED.items():
+        known = [*(["normal"] if kind == "qos" else []), *getattr(specification, kind)]
+        for section, key in fields:
+            for name, values in getattr(specification, section).items():
+                value = getattr(values, key) or ()
+                for wanted in (value,) if isinstance(value, str) else value:
+                    if wanted not in known:
+                        yield (section, name, key), f"{shown(wanted)} is not in {kind}, which has {', '.join(known)}"
 
 
 def read_specification(
@@ -472,7 +428,7 @@ def read_specification(
 
     Raises:
         SpecificationError: There is no such site, the file cannot be read, a key is unknown, a value is not allowed,
-            two contradict each other, or a folder of the host is not there. The message has the line of each.
+            or two contradict each other. The message has the line of each.
     """
     options = dict(options or {})
     try:
@@ -480,7 +436,10 @@ def read_specification(
     except MalformedError as error:
         raise SpecificationError(str(error)) from None
     most = options.pop("nodes", None) if site and "nodes" not in document.values else None
-    base = _of_site(site, most) if site else {}
+    try:
+        base = sites.cluster(site, most=sites.MOST if most is None else most) if site else {}
+    except ValueError as error:
+        raise SpecificationError(f"--site: {error}") from None
 
     def origin(where: Place) -> str:
         if where and where[0] in options:
@@ -495,35 +454,7 @@ def read_specification(
         target: mount.model_copy(update={"source": str(folder / Path(mount.source).expanduser())})
         for target, mount in specification.mounts.items()
     }
-    environments = {name: str(folder / Path(place).expanduser()) for name, place in specification.environments.items()}
-    changes = {"mounts": mounts, "environments": environments}
-    specification = specification.model_copy(update={name: value for name, value in changes.items() if value})
-    raise_problems(missing_places(specification), origin)
-    return specification
-
-
-def _of_site(site: str, most: int | None) -> dict[str, Any]:
-    """Read the configuration of a site, with so many nodes of each group at most."""
-    if most is not None and most < 1:
-        raise SpecificationError(f"--nodes is {most}: give at least 1 node of each group, as in --nodes 2")
-    try:
-        return sites.cluster(site, most=most or sites.MOST)
-    except ValueError as error:
-        raise SpecificationError(f"--site: {error}") from None
-
-
-def missing_places(specification: Specification) -> list[Problem]:
-    """Return which folders of the host are not there, or are no Python environment."""
-    problems: list[Problem] = []
-    for target, mount in specification.mounts.items():
-        if not Path(mount.source).exists():
-            text = f"there is no folder {mount.source} on this machine, to be mounted at {target}: make it first"
-            problems.append((("mounts", target, "source"), text))
-    for name, place in specification.environments.items():
-        if not Path(place, "bin", "python").exists():
-            text = f"{place} is no Python environment: there is no {place}/bin/python. Make it with python -m venv"
-            problems.append((("environments", name), text))
-    return problems
+    return specification.model_copy(update={"mounts": mounts} if mounts else {})
 
 
 def schema() -> dict[str, Any]:

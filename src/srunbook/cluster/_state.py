@@ -5,6 +5,7 @@ What `down` ends and removes follows from the cluster's name and its identity al
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from srunbook.cluster._cache import cache_folder, held, reported
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._host import Limits, hierarchies
 from srunbook.cluster._processes import identity_of, start_time
-from srunbook.cluster._sections import check_name
+from srunbook.cluster._sections import CLUSTER_NAME
 from srunbook.cluster._specification import Specification
 
 
@@ -37,7 +38,7 @@ class State:
         machines: Process id, as the host counts, and start time of the first process of each machine.
         root: The root it runs on, as in its manifest.
         plugins: Slurm's plugins that shape behaviour.
-        limits: What it may take of the machine, once that is settled.
+        limits: What it may take of the machine, settled before the phase `supervised`.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
         binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
@@ -51,7 +52,7 @@ class State:
     machines: dict[str, tuple[int, int]] = field(default_factory=dict)
     root: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
-    limits: Limits | None = None
+    limits: Limits = field(default_factory=Limits)
     faults: list[dict[str, str]] = field(default_factory=list)
     binds: list[list[str]] = field(default_factory=list)
 
@@ -112,7 +113,9 @@ class State:
 
 def folder_of(name: str) -> Path:
     """Return the folder of a cluster."""
-    return cache_folder() / "clusters" / check_name(name)
+    if not re.fullmatch(CLUSTER_NAME, name):
+        raise SpecificationError(f"name {name!r}: use lower-case letters, digits and hyphens, as in --name trial")
+    return cache_folder() / "clusters" / name
 
 
 def groups_of_cluster(name: str, identities: Iterable[str]) -> list[Path]:
@@ -174,7 +177,7 @@ def locked(name: str) -> Iterator[None]:
         ClusterError: Another one is at work.
     """
     try:
-        with held(f"cluster-{check_name(name)}", wait=False):
+        with held(f"cluster-{folder_of(name).name}", wait=False):
             yield
     except BlockingIOError:
         raise ClusterError(

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from srunbook.cluster._daemons import node_states
-from srunbook.cluster._host import limits_here
 from srunbook.cluster._sections import field, schema_of
 from srunbook.cluster._state import State
 
@@ -69,18 +68,10 @@ class ClusterStatus(Told):
         [{"kind": "drain", "node": "node1"}],
     )
 
-    def json_text(self) -> str:
-        """Return it as JSON."""
-        return self.model_dump_json(by_alias=True, indent=2) + "\n"
-
 
 def describe(state: State) -> ClusterStatus:
-    """Describe a cluster that is up.
-
-    Args:
-        state: The cluster.
-    """
-    specification, limits = state.specification, state.limits or limits_here(state.specification)
+    """Describe a cluster that is up."""
+    specification, limits = state.specification, state.limits
     states = node_states(state)
     groups = {node: specification.group_of(node) for node in specification.node_names}
     return ClusterStatus(
@@ -101,10 +92,7 @@ def describe(state: State) -> ClusterStatus:
                 name=node,
                 address=specification.address(node),
                 state=states.get(node, "unknown"),
-                cpus=group.cpus,
-                memory_mib=group.memory_mib,
-                gres=group.gres,
-                features=group.features,
+                **{name: getattr(group, name) for name in ("cpus", "memory_mib", "gres", "features")},
             )
             for node, group in groups.items()
         ),
