@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srunbook import cluster
-from srunbook.cluster import Specification, SpecificationError, State, _staging
+from srunbook.cluster import Specification, SpecificationError, State, _jobs
 
 STATE = State(Specification())
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     line = ["env", f"--chdir={folder}"]
-    monkeypatch.setattr(_staging, "entering", lambda state, machine, command, **_: [*line, *command])
+    monkeypatch.setattr(_jobs, "entering", lambda state, machine, command, **_: [*line, *command])
     return folder
 
 

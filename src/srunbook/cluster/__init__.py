@@ -16,13 +16,12 @@ from srunbook.cluster._commands import capture, execute
 from srunbook.cluster._daemons import node_states
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._host import Limits
-from srunbook.cluster._jobs import FinishedJob, await_job, submit
+from srunbook.cluster._jobs import FinishedJob, await_job, stage, submit
 from srunbook.cluster._lifecycle import down, up
 from srunbook.cluster._provision import Image, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._sections import GENERATIONS, NEWEST, SECOND_USER, USER
 from srunbook.cluster._specification import SCHEMA_URL, Specification, read_specification, schema
-from srunbook.cluster._staging import stage
 from srunbook.cluster._state import State, locked, names, read_state, running_state
 from srunbook.cluster._status import ClusterStatus, describe, status_schema
 

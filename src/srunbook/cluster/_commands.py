@@ -58,11 +58,12 @@ def entering(
         raise SpecificationError(
             f"user {user!r}: the cluster has {', '.join(users)} and {ROOT}, as in --user {next(iter(users))}"
         )
-    process = _first_process(state, machine)
+    if machine not in state.machines:
+        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
     clean = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
     start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}"]
     join = ["sh", "-c", JOIN, "sh", *(str(path / "cgroup.procs") for path in limiting_groups(state, machine)), "--"]
-    enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
+    enter = ["nsenter", f"--target={state.first_process(machine)}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
     leave = ["setsid"] if session else []
     switch = []
     if user is not None:
@@ -72,18 +73,8 @@ def entering(
 
 
 def home_of(user: str) -> str:
-    """Return the home of a user on the cluster.
-
-    >>> home_of("alice"), home_of(ROOT)
-    ('/home/alice', '/root')
-    """
+    """Return the home of a user on the cluster."""
     return f"/{ROOT}" if user == ROOT else f"/home/{user}"
-
-
-def _first_process(state: State, machine: str) -> int:
-    if machine not in state.machines:
-        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
-    return state.first_process(machine)
 
 
 def execute(state: State, command: Sequence[str], *, user: str = USER, machine: str = "login") -> int:

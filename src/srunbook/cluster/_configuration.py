@@ -41,15 +41,10 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
 
 
 def node_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the nodes, one for each group.
-
-    >>> groups = {"a": {"count": 2, "gres": ["gpu:a100:4"]}, "b": {"count": 1}}
-    >>> [line.partition(" CPUs")[0] for line in node_lines(Specification(nodes=groups)).splitlines()]
-    ['NodeName=node[1-2] NodeAddr=10.77.0.[1-2]', 'NodeName=node3 NodeAddr=10.77.0.3']
-    """
+    """Return the lines of slurm.conf that describe the nodes, one for each group."""
     text = ""
     for name, group in specification.groups.items():
-        names = [f"node{number}" for number in specification.members[name]]
+        names = specification.members[name]
         addresses = compress_hostlist(specification.address(node) for node in names)
         words = {
             "NodeAddr": addresses,
@@ -67,12 +62,7 @@ def node_lines(specification: Specification) -> str:
 
 
 def partition_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the partitions.
-
-    >>> one = Specification(nodes=1, partitions={"long": {"max_time": "7-00:00:00", "max_nodes": 1}})
-    >>> print(partition_lines(one).splitlines()[1])
-    PartitionName=long Default=YES MaxTime=7-00:00:00 MaxNodes=1 PriorityTier=1
-    """
+    """Return the lines of slurm.conf that describe the partitions."""
     groups = specification.groups.values()
     least = min(group.memory_mib // group.cpus for group in groups)
     text = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n"
@@ -230,7 +220,7 @@ def gres_conf(specification: Specification) -> str:
     """
     text = ""
     for group_name, group in specification.groups.items():
-        nodes = compress_hostlist(f"node{number}" for number in specification.members[group_name])
+        nodes = compress_hostlist(specification.members[group_name])
         first = 0
         for name, kind, number in group.resources:
             files = None

@@ -55,17 +55,14 @@ def await_idle(state: State, *, timeout: float = 300.0) -> None:
     deadline = time.monotonic() + timeout
     while True:
         nodes = _described(state)
-        states = {name: word for name, (word, _) in nodes.items()}
-        if len(states) == len(state.specification.node_names) and set(states.values()) == {"idle"}:
+        if [word for word, _ in nodes.values()] == ["idle"] * len(state.specification.node_names):
             return
         if complaint := last_words(state):
             raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
-        refused = {name: reason for name, (word, reason) in nodes.items() if word.startswith(("inval", "drain"))}
+        refused = any(word.startswith(("inval", "drain")) for word, _ in nodes.values())
         if refused or time.monotonic() > deadline:
-            seen = ", ".join(f"{name} {word}" for name, word in states.items()) or "the controller does not answer"
-            reasons = "".join(f"\n{name}: {reason}" for name, reason in refused.items())
-            when = "" if refused else f" after {timeout:.0f} s"
-            raise ClusterError(f"not all nodes are idle{when}: {seen}{reasons}")
+            seen = [f"{name} {word}: {reason}" for name, (word, reason) in nodes.items()]
+            raise ClusterError("\n".join(["not all nodes are idle:", *(seen or ["the controller does not answer"])]))
         time.sleep(0.1)
 
 

@@ -6,13 +6,12 @@ import os
 import time
 from dataclasses import asdict
 
-from srunbook.cluster._cache import make_folder, reported
 from srunbook.cluster._cgroups import limit_processors, make_groups
 from srunbook.cluster._configuration import choose_plugins
 from srunbook.cluster._daemons import await_idle, start_daemons
 from srunbook.cluster._errors import ClusterError, Say, say_nothing
 from srunbook.cluster._faults import shape_link
-from srunbook.cluster._host import check_host, check_root, has_cgroup_v1
+from srunbook.cluster._host import check_host, check_root, has_cgroup_v1, make_folder, reported
 from srunbook.cluster._namespaces import connect, destroy, start_machines, start_supervisor
 from srunbook.cluster._processes import ending_in_order
 from srunbook.cluster._provision import Provision, write_files
@@ -80,10 +79,8 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
         except BaseException:
             destroy(specification.name)
             raise
-        took = time.monotonic() - started
-        count = len(specification.node_names)
-        nodes = "1 node" if count == 1 else f"{count} nodes"
-        say(f"{nodes} with Slurm {root.slurm} {'is' if count == 1 else 'are'} idle after {took:.1f} s")
+        count, took = len(specification.node_names), time.monotonic() - started
+        say(f"idle nodes with Slurm {root.slurm}: {count}, after {took:.1f} s")
         return state
 
 
@@ -93,9 +90,8 @@ def _make(state: State, provision: Provision) -> None:
     state.plugins = choose_plugins(state.root["slurm"], cgroup_v1=has_cgroup_v1())
     make_folder(state.space)
     make_groups(state)
-    binds = write_files(state, provision)
-    state.binds = [bind.arguments() for bind in binds]
-    start_supervisor(state, state.root["path"])
+    state.binds = [bind.arguments() for bind in write_files(state, provision)]
+    start_supervisor(state)
     state.enter("space")
     start_machines(state, specification.machines)
     connect(state, specification.machines)
@@ -113,16 +109,9 @@ def _make(state: State, provision: Provision) -> None:
 
 @reported()
 def down(name: str) -> bool:
-    """Take a cluster down, whatever state it and its record are in; it needs no room on the disk.
+    """Take a cluster down, whatever state it and its record are in, and return whether there was anything of it.
 
-    Args:
-        name: Name of the cluster.
-
-    Returns:
-        Whether there was anything to take down.
-
-    Raises:
-        ClusterError: Something is left.
+    It needs no room on the disk.
     """
     check_root()
     if not folder_of(name).exists():

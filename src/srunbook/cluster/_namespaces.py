@@ -29,10 +29,10 @@ The kernel keeps what all its networks have learnt in one table of 1024 entries 
 """
 
 
-def start_supervisor(state: State, lower: str) -> None:
+def start_supervisor(state: State) -> None:
     """Start the process on whose life all others depend; it is on record before it makes anything."""
     command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--", "sh", "-c"]
-    arguments = ["sh", str(state.space), lower, f"{state.limits.memory_mib // 2}m"]
+    arguments = ["sh", str(state.space), state.root["path"], f"{state.limits.memory_mib // 2}m"]
     log = state.folder / "log" / "supervisor"
     process = _start([*command, shell_script("supervisor"), *arguments], log)
     state.supervisor = process.pid

@@ -11,7 +11,6 @@ from typing import Any
 
 from srunbook._files import write_whole
 from srunbook.cluster._accounting import scripts
-from srunbook.cluster._cache import cache_folder, make_folder
 from srunbook.cluster._configuration import (
     cgroup_conf,
     gres_conf,
@@ -21,6 +20,7 @@ from srunbook.cluster._configuration import (
     slurmdbd_conf,
 )
 from srunbook.cluster._errors import SpecificationError
+from srunbook.cluster._host import cache_folder, make_folder
 from srunbook.cluster._scripts import Bind, shell_script
 from srunbook.cluster._sections import USER_IDS
 from srunbook.cluster._specification import Specification
@@ -71,13 +71,6 @@ class Provision:
     modules: Mapping[str, str] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
 
-    def of_site(self, specification: Specification) -> Provision:
-        """Return it with the mounts and modules of a specification."""
-        mounts = [
-            Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()
-        ]
-        return replace(self, binds=(*self.binds, *mounts), modules={**self.modules, **specification.modules})
-
     def all_binds(self) -> list[Bind]:
         """Return what is bound so that an ordinary user on a machine imports what we import here.
 
@@ -97,17 +90,6 @@ class Provision:
         )
         return [*binds, Bind(program, program), Bind(library, library), Bind(program, base / "bin" / "python3")]
 
-    def module_files(self) -> dict[str, str]:
-        """Return the text of each environment module by its path below the folder of modules.
-
-        >>> Provision(environment=Path("/there/env")).module_files()["python"].splitlines()[-1]
-        'prepend-path PATH /there/env/bin'
-        """
-        if not self.environment:
-            return dict(self.modules)
-        whatis = 'module-whatis "the Python environment of the cluster"'
-        return {**self.modules, "python": f"#%Module\n{whatis}\nprepend-path PATH {self.environment}/bin\n"}
-
 
 def write_files(state: State, provision: Provision) -> list[Bind]:
     """Write the configuration and the homes of a cluster.
@@ -116,7 +98,12 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         What every machine of the cluster gets bound.
     """
     specification = state.specification
-    provision = provision.of_site(specification)
+    mounts = [Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()]
+    provision = replace(provision, binds=(*provision.binds, *mounts))
+    texts = {**provision.modules, **specification.modules}
+    if provision.environment:
+        whatis = 'module-whatis "the Python environment of the cluster"'
+        texts["python"] = f"#%Module\n{whatis}\nprepend-path PATH {provision.environment}/bin\n"
     folder, images = state.folder, cache_folder() / "images"
     etc, slurm, modules, logs = (folder / name for name in ("etc", "etc/slurm", "modulefiles", "log/slurm"))
     root = Path(state.root["path"]) / "etc"
@@ -128,7 +115,7 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
             etc / "hosts": hosts(specification),
             slurm / "slurmdbd.conf": slurmdbd_conf(),
             **{slurm / name: text for name, text in slurm_files(specification, state.plugins).items()},
-            **{modules / name: text for name, text in provision.module_files().items()},
+            **{modules / name: text for name, text in texts.items()},
         }
     )
     (slurm / "slurmdbd.conf").chmod(0o600)

@@ -15,33 +15,16 @@ from pathlib import Path
 
 from srunbook._files import write_whole
 from srunbook._json import read_json
-from srunbook.cluster._cache import cache_folder, held, make_folder
 from srunbook.cluster._errors import ClusterError, Say, say_nothing
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, check_host
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder, check_host, held, make_folder
 from srunbook.cluster._provision import Image
 from srunbook.cluster._scripts import Bind, in_chroot, shell_script
 from srunbook.cluster._sections import GENERATIONS, NEWEST, SUITES, USER_IDS
 
-PACKAGES = (
-    "slurmctld",
-    "slurmd",
-    "slurmdbd",
-    "slurm-client",
-    "munge",
-    "mariadb-server",
-    "environment-modules",
-    "python3",
-    "iproute2",
-    "iputils-ping",
-    "hostname",
-    "less",
-    "nano",
-    "procps",
-    "tini",
-)
+SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-server")
+TOOLS = ("environment-modules", "python3", "iproute2", "iputils-ping", "hostname", "less", "nano", "procps", "tini")
 CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
 """What only sid has, and needs: Apptainer, and what builds and mounts its images."""
-
 
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "TMPDIR")
 """Variables of this process that debootstrap gets."""
@@ -66,14 +49,8 @@ class Root:
 
 def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the Debian packages of a root, with those that a specification adds."""
-    packages = PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+    packages = SLURM + TOOLS + (CONTAINER_PACKAGES if suite == "sid" else ())
     return packages + tuple(name for name in sorted(set(more)) if name not in packages)
-
-
-def recipe(suite: str, more: tuple[str, ...] = ()) -> str:
-    """Return a hash of all that decides what a root becomes; another hash means another root."""
-    parts = [suite, *packages(suite, more), shell_script("finish_root"), json.dumps(USER_IDS)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
@@ -92,8 +69,10 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
 
 
 def folder_of(suite: str, more: tuple[str, ...] = ()) -> Path:
-    """Return the folder of the root that today's recipe makes of a suite."""
-    return cache_folder() / "roots" / f"{suite}-{recipe(suite, more)}"
+    """Return the folder of a root; its name has a hash of all that decides what the root becomes."""
+    parts = [suite, *packages(suite, more), shell_script("finish_root"), json.dumps(USER_IDS)]
+    recipe = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    return cache_folder() / "roots" / f"{suite}-{recipe}"
 
 
 def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
@@ -113,7 +92,7 @@ def ensure_root(slurm: str, more: tuple[str, ...] = (), *, mirror: str | None = 
     if root is None:
         check_host(making_root=True)
         url = mirror or mirror_of_host()
-        with held(f"root-{suite}-{recipe(suite, more)}", wait=True):
+        with held(f"root-{folder_of(suite, more).name}", wait=True):
             root = find_root(suite, more) or _make_root(suite, more, url, say)
     wanted = slurm if slurm in GENERATIONS else ""
     if not root.slurm.startswith(wanted):
@@ -193,11 +172,7 @@ def image_recipe(image: Image) -> str:
 
 
 def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Say = say_nothing) -> Path:
-    """Find or build an image.
-
-    Returns:
-        The file of the image on the host.
-    """
+    """Find or build an image; return its file on the host."""
     wanted = image_recipe(image)
     images = make_folder(cache_folder() / "images")
     with held("images", wait=True):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,13 +81,9 @@ def _partitions() -> dict[str, Partition]:
 
 
 class Specification(BaseModel):
-    """A cluster as it was asked for: options of the command, a file, or both.
+    """A cluster as it was asked for: options of the command, a file, or both; `read_specification` reads a file.
 
-    Args:
-        values: The fields, by name; `read_specification` reads them from a file.
-
-    Raises:
-        SpecificationError: A key is unknown, a value is not allowed, or two contradict each other.
+    A `SpecificationError` says which keys are unknown, which values are not allowed, and which contradict each other.
 
     >>> Specification(nodes=2).node_names
     ('node1', 'node2')
@@ -203,42 +200,30 @@ class Specification(BaseModel):
         return {"nodes": group}
 
     @cached_property
-    def members(self) -> dict[str, range]:
-        """Return the numbers of each group's nodes; they are counted through, from 1.
+    def members(self) -> dict[str, tuple[str, ...]]:
+        """Return the nodes of each group; they are counted through, from 1.
 
         >>> Specification(nodes={"a": {"count": 2}, "b": {"count": 1}}).members
-        {'a': range(1, 3), 'b': range(3, 4)}
+        {'a': ('node1', 'node2'), 'b': ('node3',)}
         """
-        ranges, first = {}, 1
-        for name, group in self.groups.items():
-            ranges[name] = range(first, first + group.count)
-            first += group.count
-        return ranges
+        numbers = count(1)
+        return {
+            name: tuple(f"node{number}" for number in islice(numbers, group.count))
+            for name, group in self.groups.items()
+        }
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """Name of the compute nodes.
-
-        >>> Specification(nodes=2).node_names
-        ('node1', 'node2')
-        """
-        return tuple(f"node{number}" for numbers in self.members.values() for number in numbers)
+        """Name of the compute nodes."""
+        return tuple(chain.from_iterable(self.members.values()))
 
     def nodes_of(self, partition: Partition) -> tuple[str, ...]:
-        """Return the names of a partition's nodes.
-
-        Raises:
-            ValueError: It names a group or a node that is not there.
-
-        >>> Specification(nodes=3).nodes_of(Partition(nodes=("node[2-3]",)))
-        ('node2', 'node3')
-        """
+        """Return the names of a partition's nodes; raise a `ValueError` if it names one that is not there."""
         if partition.nodes is None:
             return self.node_names
         nodes: dict[str, None] = {}
         for item in partition.nodes:
-            nodes |= dict.fromkeys(f"node{number}" for number in self.members.get(item, ()))
-            nodes |= dict.fromkeys(() if item in self.members else expand_hostlist(item))
+            nodes |= dict.fromkeys(self.members.get(item) or expand_hostlist(item))
         if absent := [name for name in nodes if name not in self.node_names]:
             groups = ", ".join(self.groups)
             raise ValueError(
@@ -277,8 +262,7 @@ class Specification(BaseModel):
 
     def group_of(self, node: str) -> NodeGroup:
         """Return the group of a node."""
-        number = int(node.removeprefix("node"))
-        return next(self.groups[name] for name, numbers in self.members.items() if number in numbers)
+        return next(self.groups[name] for name, nodes in self.members.items() if node in nodes)
 
     @property
     def user_ids(self) -> dict[str, int]:
@@ -307,11 +291,7 @@ class Specification(BaseModel):
         return f"10.77.0.{number}" if number <= 250 or machine in special else f"10.77.1.{number - 250}"
 
     def hardware_address(self, machine: str) -> str:
-        """Return the hardware address of a machine, which follows from its address.
-
-        >>> Specification().hardware_address("node3")
-        '02:00:0a:4d:00:03'
-        """
+        """Return the hardware address of a machine, which follows from its address."""
         return ":".join(f"{int(part):02x}" for part in ("2", "0", *self.address(machine).split(".")))
 
 
@@ -380,8 +360,9 @@ def _of_nodes(specification: Specification) -> Iterator[Problem]:
         for name in ("cpus", "memory", "gpus_per_node", "features"):
             if name in specification.model_fields_set:
                 yield (name,), f"{name} is for nodes that are all alike: write it into each group of nodes"
-    if (count := len(specification.node_names)) > MAX_NODES:
-        yield ("nodes",), f"the groups have {count} nodes together: a cluster has 1 to {MAX_NODES}"
+    if len(specification.node_names) > MAX_NODES:
+        total = len(specification.node_names)
+        yield ("nodes",), f"the groups have {total} nodes together: a cluster has 1 to {MAX_NODES}"
     alone = dict.fromkeys(specification.node_names)
     for name, partition in specification.partitions.items():
         try:
