@@ -60,7 +60,7 @@ def test_groups_of_version_2_limit_each_machine_and_the_cluster(cgroups):
     (cgroups / "memory.max").write_text(str(1000 * 2**20))  # a container's
     _cgroups.make_groups(made)
 
-    assert made.limits.grouped == ("processes", "memory")
+    assert made.limits.enforced == ("processes", "memory")
     assert (group / "memory.max").read_text() == str(800 * 2**20)
     assert (group / "node1" / "pids.max").read_text() == str(made.limits.processes)
     assert _cgroups.limiting_groups(made, "node1") == [group / "node1"]

@@ -157,69 +157,39 @@ def fault() -> None:
     """Break something, to see what a job makes of it; `heal` and `down` undo it."""
 
 
-def broken(name: str, make: Callable[[cluster.State], object], done: str) -> None:
-    """Make a fault and say so."""
-    with cluster.locked(name):
-        make(cluster.running_state(name))
-    say(done)
+node, nodes = click.Argument(["node"]), click.Argument(["nodes"], nargs=-1)
+FAULTS: list[tuple[Callable[..., object], list[click.Parameter], str]] = [
+    (cluster.faults.kill_node, [node], "node2"),
+    (cluster.faults.drop, [nodes], "node1 node2"),
+    (cluster.faults.link, [click.Argument(["rate"]), nodes], "100mbit"),
+    (cluster.faults.drain, [node], "node1"),
+    (cluster.faults.fill_disk, [click.Argument(["free"], type=click.IntRange(0, 60_000), default=0)], "512"),
+    (
+        cluster.faults.slow_node,
+        [node, click.Argument(["quota"], type=click.FloatRange(0.05, 64), default=0.25)],
+        "node1 0.25",
+    ),
+    (cluster.faults.preempt, [nodes], "node1 node2"),
+]
+"""Functions that break something, their arguments on the command line, and an example of these."""
 
 
-@fault.command("kill-node", epilog="Example: srunbook cluster fault kill-node node2")
-@name_option
-@click.argument("node")
-def kill_node(name: str, node: str) -> None:
-    """Cut a node's power; Slurm notices after 40 s."""
-    broken(name, lambda state: cluster.faults.kill_node(state, node), f"{node} is dead")
+def add_fault(make: Callable[..., object], arguments: list[click.Parameter], example: str) -> None:
+    """Add the command that calls such a function."""
+
+    def run(name: str, **values: Any) -> None:
+        with cluster.locked(name):
+            make(cluster.running_state(name), **values)
+        say("done; `srunbook cluster fault heal` undoes it")
+
+    kind = make.__name__.replace("_", "-")
+    name = click.Option(["--name"], default="srunbook", show_default=True, help="Which cluster.")
+    epilog = f"Example: srunbook cluster fault {kind} {example}"
+    fault.add_command(click.Command(kind, callback=run, params=[name, *arguments], help=make.__doc__, epilog=epilog))
 
 
-@fault.command(epilog="Example: srunbook cluster fault drop node1 node2")
-@name_option
-@click.argument("nodes", nargs=-1)
-def drop(name: str, nodes: tuple[str, ...]) -> None:
-    """Drop traffic between nodes without a word (of one node: to all others; without a node: between all)."""
-    broken(name, lambda state: cluster.faults.drop(state, nodes), f"traffic between {' '.join(nodes) or 'all'} is lost")
-
-
-@fault.command(epilog="Example: srunbook cluster fault link 100mbit")
-@name_option
-@click.argument("rate")
-@click.argument("nodes", nargs=-1)
-def link(name: str, rate: str, nodes: tuple[str, ...]) -> None:
-    """Limit the links of nodes, or of all, to RATE."""
-    broken(name, lambda state: cluster.faults.link(state, rate, nodes), f"{' '.join(nodes) or 'all'} at {rate}")
-
-
-@fault.command(epilog="Example: srunbook cluster fault drain node1")
-@name_option
-@click.argument("node")
-def drain(name: str, node: str) -> None:
-    """Drain a node: its jobs keep running, and no new ones start until `heal`."""
-    broken(name, lambda state: cluster.faults.drain(state, node), f"{node} is draining")
-
-
-@fault.command("fill-disk", epilog="Example: srunbook cluster fault fill-disk 512")
-@name_option
-@click.argument("free", type=click.IntRange(0, 60_000), default=0)
-def fill_disk(name: str, free: int) -> None:
-    """Fill the small shared disk /scratch, but for FREE KiB."""
-    broken(name, lambda state: cluster.faults.fill_disk(state, free), f"/scratch has {free} KiB free")
-
-
-@fault.command("slow-node", epilog="Example: srunbook cluster fault slow-node node1 0.25")
-@name_option
-@click.argument("node")
-@click.argument("quota", type=click.FloatRange(0.05, 64), default=0.25)
-def slow_node(name: str, node: str, quota: float) -> None:
-    """Limit a node to QUOTA of one CPU."""
-    broken(name, lambda state: cluster.faults.slow_node(state, node, quota), f"{node} has {quota} CPUs")
-
-
-@fault.command(epilog="Example: srunbook cluster fault preempt node1 node2")
-@name_option
-@click.argument("nodes", nargs=-1)
-def preempt(name: str, nodes: tuple[str, ...]) -> None:
-    """Preempt the jobs of the partition `preempt` on nodes, or on all."""
-    broken(name, lambda state: cluster.faults.preempt(state, nodes), f"{' '.join(nodes) or 'all'} go to another job")
+for entry in FAULTS:
+    add_fault(*entry)
 
 
 @fault.command(epilog="Example: srunbook cluster fault heal")

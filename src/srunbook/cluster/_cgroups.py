@@ -54,7 +54,7 @@ def make_groups(state: State) -> None:
     whole = [_set(path / "memory.limit_in_bytes", memory) or _set(path / "memory.max", memory) for path in state.groups]
     each = [any(_set(path / "pids.max", limits.processes) for path in groups_of(state, name)) for name in machines]
     held = {"processes": all(each), "memory": any(whole)}
-    state.limits = replace(limits, grouped=tuple(name for name, holds in held.items() if holds))
+    state.limits = replace(limits, enforced=tuple(name for name, holds in held.items() if holds))
 
 
 def _set(file: Path, value: int) -> bool:

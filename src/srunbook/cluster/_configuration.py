@@ -11,11 +11,7 @@ from srunbook.slurm import compress_hostlist
 
 
 def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
-    """Choose the plugins that a generation can run on this machine.
-
-    Args:
-        slurm_version: Version of Slurm in the root, such as 22.05.8.
-        cgroup_v1: Whether the machine has the version 1 hierarchies mounted that Slurm uses.
+    """Choose the plugins that a version of Slurm can run on this machine, which may have cgroups of version 1.
 
     >>> choose_plugins("22.05.8", cgroup_v1=True)["proctrack"]
     'proctrack/cgroup'
@@ -108,7 +104,7 @@ def resource_lines(specification: Specification) -> str:
     if not names:
         return ""
     counted = dict.fromkeys([f"gres/{name}" for name in names])
-    if isinstance(specification.nodes, dict):  # a limit may come later, and Slurm learns what to count when it starts
+    if isinstance(specification.nodes, dict):  # such a cluster may have GPUs of several types
         typed = [f"gres/{name}:{kind}" for group in groups for name, kind, _ in group.resources if kind]
         counted |= dict.fromkeys(typed)
     counted |= dict.fromkeys(limit for limit in specification.limited if limit.startswith("gres/"))

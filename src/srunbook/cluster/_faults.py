@@ -1,6 +1,6 @@
 """Faults on demand: each is put on record, then made, and undone by `heal` or with the whole cluster.
 
-Where a list of nodes is empty, all are meant.
+The docstrings are the help of the commands, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _administer(state: State, *command: str) -> None:
 def kill_node(state: State, node: str) -> None:
     """Cut a node's power: its link goes silent, then all its processes are gone at once.
 
-    Slurm notices after SlurmdTimeout, 40 s. `heal` boots the node again.
+    Slurm notices after 40 s. `heal` boots the node again.
     """
     _record(state, "kill-node", node=_nodes(state, [node])[0])
     if not state.has(node):
@@ -82,9 +82,9 @@ def _boot_node(state: State, node: str) -> None:
 
 
 def drop(state: State, nodes: Sequence[str]) -> None:
-    """Drop all traffic between some nodes without a word; each still reaches the controller.
+    """Drop traffic between nodes without a word; each still reaches the controller.
 
-    Of one node, the traffic to all others is dropped.
+    Of one node, drop the traffic to all others; without a node, between all.
     """
     names = _nodes(state, nodes)
     others = state.specification.node_names if len(names) == 1 else names
@@ -107,20 +107,20 @@ def _undrop(state: State, node: str, other: str) -> None:
 
 
 def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
-    """Limit the rate of the links of nodes, such as 100mbit."""
+    """Limit the links of nodes, or of all, to RATE, such as 100mbit."""
     for node in _nodes(state, nodes):
         _record(state, "link", node=node)
         shape_link(state, node, rate)
 
 
 def drain(state: State, node: str) -> None:
-    """Drain a node, as an administrator does before a repair: its jobs continue, no new ones start."""
+    """Drain a node, as an administrator does before a repair: its jobs keep running, no new ones start."""
     _record(state, "drain", node=_nodes(state, [node])[0])
     _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
 
 
 def fill_disk(state: State, free: int = 0) -> None:
-    """Fill the small disk /scratch, which all machines share, but for some KiB."""
+    """Fill the small disk /scratch, which all machines share, but for FREE KiB."""
     _record(state, "fill-disk")
     _administer(state, "rm", "-rf", FILLER)
     # Everybody may write there: only a new file is sure to be no link to another one. It ends when nothing more fits.
@@ -132,13 +132,13 @@ def fill_disk(state: State, free: int = 0) -> None:
 
 
 def slow_node(state: State, node: str, quota: float = 0.25) -> None:
-    """Limit all processes of a node to a share of one CPU."""
+    """Limit all processes of a node to QUOTA of one CPU."""
     _record(state, "slow-node", node=_nodes(state, [node])[0])
     limit_processors(state, node, quota)
 
 
 def preempt(state: State, nodes: Sequence[str] = ()) -> None:
-    """Preempt what runs in the partition `preempt`: another user's job takes whole nodes, until it is healed."""
+    """Preempt what runs in the partition `preempt`: another user's job takes nodes, or all, until it is healed."""
     names = _nodes(state, nodes)
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)

@@ -75,8 +75,6 @@ MEMORY_SHARE = 0.8
 PROCESSES = 4096
 """Processes and threads on a node, on a machine of up to 16 processors: libraries start threads for each of these."""
 
-LEAST_SHARED_MIB = 64
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -86,13 +84,13 @@ class Limits:
         processes: Processes and threads on each machine of the cluster.
         memory_mib: Memory of the whole cluster with its files in memory, in MiB.
         shared_mib: Size of /dev/shm, and of /tmp, on each machine of the cluster, in MiB.
-        grouped: Which of `processes` and `memory` hold by a cgroup; without one, nothing enforces them.
+        enforced: Which of `processes` and `memory` hold by a cgroup; without one, nothing enforces them.
     """
 
     processes: int = PROCESSES
     memory_mib: int = 0
-    shared_mib: int = LEAST_SHARED_MIB
-    grouped: tuple[str, ...] = ()
+    shared_mib: int = 64
+    enforced: tuple[str, ...] = ()
 
 
 def limits_here(specification: Specification) -> Limits:
@@ -107,7 +105,7 @@ def limits_here(specification: Specification) -> Limits:
     return Limits(
         processes=max(PROCESSES, PROCESSES * (os.cpu_count() or 1) // 16),
         memory_mib=memory,
-        shared_mib=max(LEAST_SHARED_MIB, node // 2),
+        shared_mib=max(64, node // 2),
     )
 
 

@@ -58,15 +58,9 @@ class FinishedJob:
 def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
     """Copy a job script, byte for byte, and what it needs beside it into a new folder of a user's home.
 
-    The Python and configuration files of its own folder come along; anything else is asked for. The user makes the
-    folder and writes the files. A link that lies in a folder is copied as a link.
-
-    Args:
-        state: The cluster.
-        script: The script on the host.
-        user: Whose home.
-        extra: Further files and folders that it needs beside it. Of a folder that holds the script, only what lies in
-            it.
+    The Python and configuration files of its own folder come along; `extra` are further files and folders. Of a folder
+    that holds the script, only what lies in it is copied. The user makes the folder and writes the files. A link that
+    lies in a folder is copied as a link.
 
     Returns:
         The folder's path on the cluster.
@@ -126,9 +120,9 @@ def submit(
         arguments: What is passed to the script.
         user: Who submits it.
         options: Options of sbatch.
-        extra: Files and folders that it needs beside it, besides the Python and configuration files that lie there.
-        folder: Where it is submitted, on the cluster; by default a new folder with the script and these files.
-        follow: Is given the job's output as it grows.
+        extra: Files and folders that it needs beside it, as for `stage`.
+        folder: Where it is submitted, on the cluster; by default the new folder that `stage` makes.
+        follow: Is given the job's output as it grows; of an array, that of one element after the other.
         timeout: Seconds after which the job is cancelled.
 
     Returns:
@@ -162,18 +156,7 @@ def await_job(
     follow: Say = say_nothing,
     timeout: float | None = None,
 ) -> FinishedJob:
-    """Wait for the end of a job, following its output.
-
-    Args:
-        state: The cluster.
-        job: Its number, or that of an element of an array.
-        user: Whose job it is.
-        follow: Is given the job's output as it grows; of an array, that of one element after the other.
-        timeout: Seconds after which the job is cancelled.
-
-    Raises:
-        ClusterError: It did not end in time, and was cancelled.
-    """
+    """Wait for the end of a job, or of an element of an array, as `submit` does."""
     pieces: list[str] = []
 
     def tell(text: str) -> None:

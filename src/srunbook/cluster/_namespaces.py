@@ -24,8 +24,7 @@ from srunbook.cluster._state import State, folder_of, groups_of_cluster
 MOST_LEARNT = 20
 """Machines that learn each other's hardware addresses by ARP, as on a site; those of a larger cluster are told them.
 
-The kernel keeps what all its networks have learnt in one table of 1024 entries (gc_thresh3), which two clusters share;
-32 machines that all talk to each other fill it. Entries that were told do not count.
+The kernel's table of learnt addresses has 1024 entries (gc_thresh3): 32 machines that talk to each other fill it.
 """
 
 

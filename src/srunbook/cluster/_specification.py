@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, count, islice
@@ -31,6 +31,7 @@ from srunbook.cluster._sections import (
     LOWER_NAME,
     NEWEST,
     SUITES,
+    USER,
     USER_IDS,
     Account,
     Feature,
@@ -183,11 +184,14 @@ class Specification(BaseModel):
         """Turn what pydantic says into sentences that name the place of a value."""
         try:
             specification = handler(values)
+            problems = [*_of_nodes(specification), *_of_names(specification)]
         except ValidationError as error:
-            problems = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
-            _raise_problems([(path, _sentence(path, item)) for path, item in problems], info.context)
-            raise
-        _raise_problems([*_of_nodes(specification), *_of_names(specification)], info.context)
+            items = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
+            problems = [(path, _sentence(path, item)) for path, item in items]
+        if problems:
+            origin = info.context  # says where a value comes from, such as `cluster.yaml:3`
+            lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
+            raise SpecificationError("\n".join(lines))
         return specification
 
     @cached_property
@@ -266,14 +270,8 @@ class Specification(BaseModel):
 
     @property
     def user_ids(self) -> dict[str, int]:
-        """Return the numbers of the users, which are so high that no user of the host has them.
-
-        >>> Specification(users={"carol": {}, "bob": {}}).user_ids
-        {'carol': 20003, 'bob': 20002}
-        """
-        others = (name for name in self.users if name not in USER_IDS)
-        known = USER_IDS | {name: number for number, name in enumerate(others, 20003)}
-        return {name: known[name] for name in self.users}
+        """Return the numbers of the users, which are so high that no user of the host has them."""
+        return {name: number for number, name in enumerate(self.users, USER_IDS[USER])}
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -301,9 +299,6 @@ Place = tuple[Any, ...]
 Problem = tuple[Place, str]
 """Path of the value that a problem is about, and the problem in a sentence."""
 
-Origin = Callable[[Place], str]
-"""Returns the place that a value with a path comes from, such as `cluster.yaml:3`."""
-
 SECTIONS: dict[str, type[BaseModel]] = {
     "nodes": NodeGroup,
     "partitions": Partition,
@@ -314,13 +309,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "mounts": Mount,
 }
 """The model of each section; all but `preemption` hold several by name."""
-
-
-def _raise_problems(problems: Iterable[Problem], origin: Origin | None) -> None:
-    """Raise a `SpecificationError` that has a line for each problem, unless there is none."""
-    lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
-    if lines:
-        raise SpecificationError("\n".join(lines))
 
 
 def keys(model: type[BaseModel]) -> dict[str, Any]:
@@ -360,8 +348,7 @@ def _of_nodes(specification: Specification) -> Iterator[Problem]:
         for name in ("cpus", "memory", "gpus_per_node", "features"):
             if name in specification.model_fields_set:
                 yield (name,), f"{name} is for nodes that are all alike: write it into each group of nodes"
-    if len(specification.node_names) > MAX_NODES:
-        total = len(specification.node_names)
+    if (total := len(specification.node_names)) > MAX_NODES:
         yield ("nodes",), f"the groups have {total} nodes together: a cluster has 1 to {MAX_NODES}"
     alone = dict.fromkeys(specification.node_names)
     for name, partition in specification.partitions.items():
@@ -423,9 +410,9 @@ def read_specification(
         raise SpecificationError(f"--site: {error}") from None
 
     def origin(where: Place) -> str:
-        if where and where[0] in options:
+        if where[0] in options:
             return f"--{str(where[0]).replace('_', '-')}"
-        if where and where[0] in base and where[0] not in document.values:
+        if where[0] in base and where[0] not in document.values:
             return f"site {site}"
         return document.origin(*where)
 

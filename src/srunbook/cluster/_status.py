@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -71,8 +72,7 @@ class ClusterStatus(Told):
 
 def describe(state: State) -> ClusterStatus:
     """Describe a cluster that is up."""
-    specification, limits = state.specification, state.limits
-    states = node_states(state)
+    specification, states = state.specification, node_states(state)
     groups = {node: specification.group_of(node) for node in specification.node_names}
     return ClusterStatus(
         name=specification.name,
@@ -80,19 +80,16 @@ def describe(state: State) -> ClusterStatus:
         debian=state.root["suite"],
         users=tuple(specification.users),
         plugins=PluginStatus(**{name: state.plugins[name] for name in PluginStatus.model_fields}),
-        limits=LimitStatus(
-            processors=len(os.sched_getaffinity(0)),
-            memory_mib=limits.memory_mib,
-            shared_mib=limits.shared_mib,
-            processes=limits.processes,
-            enforced=limits.grouped,
-        ),
+        limits=LimitStatus(processors=len(os.sched_getaffinity(0)), **asdict(state.limits)),
         nodes=tuple(
             NodeStatus(
                 name=node,
                 address=specification.address(node),
                 state=states.get(node, "unknown"),
-                **{name: getattr(group, name) for name in ("cpus", "memory_mib", "gres", "features")},
+                cpus=group.cpus,
+                memory_mib=group.memory_mib,
+                gres=group.gres,
+                features=group.features,
             )
             for node, group in groups.items()
         ),
