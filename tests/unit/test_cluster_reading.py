@@ -117,7 +117,7 @@ def test_the_record_has_the_whole_specification(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--slurm", "19.05"], "--slurm: slurm is '19.05'. Generation of Slurm"),
+        (["--slurm", "22x05"], "--slurm: slurm is '22x05'. Generation of Slurm"),
         (["--nodes", "0"], "--nodes: nodes is 0. The nodes: a number from 1 to 256"),
         (["--memory", "17"], "memory is '17'. Memory that each node claims"),
         (["--features", "A 100"], "features[0] is 'A 100'"),

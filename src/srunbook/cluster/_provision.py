@@ -127,8 +127,9 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         os.chown(home, uid, uid)
-        for name in provision.links if provision.environment else ():
-            (home / name).symlink_to(provision.environment)
+        if provision.environment:
+            for name in provision.links:
+                (home / name).symlink_to(provision.environment)
         write_texts({home / name: text for name, text in provision.files.items()})
     make_folder(images)
     return [

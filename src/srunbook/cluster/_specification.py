@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
@@ -63,7 +64,7 @@ Nodes = Annotated[
 Slurm = Annotated[  # YAML reads 22.05 as a number
     str,
     BeforeValidator(lambda value: f"{value:.2f}" if isinstance(value, float) else value),
-    Field(pattern=rf"^(?:{'|'.join(SUITES)})$", json_schema_extra={"type": ["string", "number"]}),
+    Field(pattern=f"^(?:{'|'.join(map(re.escape, SUITES))})$", json_schema_extra={"type": ["string", "number"]}),
 ]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)?$")]
 Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,63}$")]
