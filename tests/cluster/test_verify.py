@@ -101,7 +101,7 @@ def jobs(slurm: State, until: Callable[[Callable[[], object]], object], tmp_path
     yield submitted
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
     cluster.faults.heal(slurm)
-    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})
+    until(lambda: set(cluster.node_states(slurm).values()) == {"idle"})
 
 
 @pytest.fixture(scope="module")
