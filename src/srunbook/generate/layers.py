@@ -229,7 +229,7 @@ def read_config(path: Path) -> Layer:
         Its values, with the line of each key.
 
     Raises:
-        JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a mapping.
+        JobError: The file cannot be read, or does not hold a mapping.
     """
     try:
         return read_document(path)
