@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from srunbook._text import LONGEST_LINE, read_lines
 from srunbook.verify.logs import is_file
 from srunbook.verify.report import Check, failed, passed
 
@@ -48,7 +47,7 @@ def check_metrics(results: Sequence[Path], asked: int | None) -> Check | None:
     of epochs that the ranks were asked for, if they say.
     """
     checks = []
-    for path in (path for folder in results for path in sorted(folder.rglob(METRICS))):
+    for path in (path for folder in results for path in sorted(folder.rglob(METRICS)) if is_file(path)):
         try:
             checks.append(passed(METRICS, f"{path}: {_summary(path, asked)}"))
         except (OSError, csv.Error, MetricsError) as error:
@@ -59,25 +58,26 @@ def check_metrics(results: Sequence[Path], asked: int | None) -> Check | None:
 
 def _summary(path: Path, asked: int | None) -> str:
     """Return what a table holds, in words."""
-    rows = _rows(path)
-    columns = next(rows, (0, [""]))[1]
     last: dict[str, float] = {}
     text: set[str] = set()
     span: Span | None = None
     lines = 0
-    for line, cells in rows:
-        lines += 1
-        if len(cells) != len(columns):
-            raise MetricsError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
-        for name, cell in zip(columns, cells, strict=True):
-            if name == "epoch" and cell.isdecimal():
-                span = _next(span, int(cell[:18]), line, several="step" in columns)
-            elif cell and name not in text:
-                value = _number(name, cell, line, required=name in last)
-                if value is None:
-                    text.add(name)
-                else:
-                    last[name] = value
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        rows = csv.reader(stream, skipinitialspace=True)
+        columns = next(rows, [""])
+        for cells in filter(None, rows):
+            lines, line = lines + 1, rows.line_num
+            if len(cells) != len(columns):
+                raise MetricsError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
+            for name, cell in zip(columns, cells, strict=True):
+                if name == "epoch" and cell.isdecimal():
+                    span = _next(span, int(cell), line, several="step" in columns)
+                elif cell and name not in text:
+                    value = _number(name, cell, line, required=name in last)
+                    if value is None:
+                        text.add(name)
+                    else:
+                        last[name] = value
     if not lines:
         raise MetricsError("it holds no numbers")
     if asked and span and span[1] not in (asked, asked - 1 + span[0]):
@@ -85,16 +85,6 @@ def _summary(path: Path, asked: int | None) -> str:
     ends = ", ".join(f"{name} {value:g}" for name, value in list(last.items())[:12])
     which = f"epochs {span[0]} to {span[1]}" if span else f"{lines} lines"
     return f"{which}{f'; at the end {ends}' if ends else ''}"
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if len(line) > LONGEST_LINE:
-            raise MetricsError(f"line {number} is longer than {LONGEST_LINE} bytes")
-        text = line.decode("utf-8", errors="replace")
-        if text.strip():
-            cells = text.split(",") if '"' not in text else next(csv.reader([text]))
-            yield number, [cell.strip() for cell in cells]
 
 
 def _next(span: Span | None, epoch: int, line: int, *, several: bool) -> Span:
