@@ -40,7 +40,6 @@ JOBS = {
         "--array=1-3 --output=%x-%A.%a.log --error=%A_%a.err",
         "date; srun test $SLURM_ARRAY_TASK_ID != 2 || no-such",
     ),
-    "tasks": ("-N2", "mkdir -p logs; srun --output=logs/%j_%t.out bash -c 'echo $SLURM_PROCID; exec no-such'"),
     "deleted": ("", "echo lost; exit 3"),
 }
 """Options of sbatch, and the command of the job."""
@@ -97,16 +96,6 @@ def test_element_of_an_array(jobs):
     assert whole.stderr == alone.stderr == other.stderr == ""
     assert other.returncode == Status.NOTHING_FAILED, other.stdout
     assert f"srunbook verify {number}_1" in other.stdout
-
-
-def test_logs_of_each_task(jobs):
-    """A file for each task, which the job itself does not name, is found through its step."""
-    number = jobs.ended("tasks")
-    report = json.loads(jobs.explain("--json", number).stdout)
-    names = [log["name"].rpartition("/logs/")[2] for log in report["logs"]]
-
-    assert {f"{number}_0.out", f"{number}_1.out"} <= {*names}
-    assert report["cause"]["line"].endswith("no-such: not found")
 
 
 def test_log_that_was_deleted(jobs):

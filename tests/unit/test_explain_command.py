@@ -94,7 +94,7 @@ def test_nothing_failed(folder):
         ("gone.log", "gone.log: No such file or directory"),
         ("empty.log", "empty.log: the file is empty"),
         ("model.pt", "model.pt: a binary file, expected a log"),
-        (".", ".: a folder, not a regular file: give the logs in it, as in ./*.out"),
+        (".", ".: not a regular file: give the logs in it, as in ./*.out"),
         ("4711", "accounting says nothing of job 4711: this machine has no sacct"),
         ("cut.log.gz", "cut.log.gz: the gzip file is cut off: only what it holds was read"),
     ],

@@ -24,7 +24,6 @@ from srunbook.slurm import (
     SacctRow,
     ask_accounting,
     ask_outputs,
-    ask_step_outputs,
     is_job_id,
     queue_states,
     run_here,
@@ -194,8 +193,7 @@ def _find_job(job: str, run: Run) -> _Job:
         )
     files = ask_outputs(job, run).values()
     named = {path: _why_not(path) for one in files for path in (one.output, one.errors)}
-    steps = [path for path in ask_step_outputs(job, run) if not _why_not(path)]
-    readable = sorted(map(Path, {*steps, *(path for path, problem in named.items() if not problem)}))
+    readable = [Path(path) for path, problem in sorted(named.items()) if not problem]
     found.paths = [path for path in readable if path.stat().st_size] or readable  # one of two may be empty
     found.problems += [
         f"{path}: {CLOSED}: whoever submitted job {job} can run srunbook explain --redact {job}"

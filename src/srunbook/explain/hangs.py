@@ -70,10 +70,6 @@ class Collective:
         """Return what it has in common with the same collective of another rank."""
         return (self.name, self.sizes) if self.name.endswith(SAME_SIZES) else (self.name,)
 
-    def told(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {"number": self.number, "name": self.name, "sizes": self.sizes}
-
 
 class Dump(NamedTuple):
     """What the recorder of one rank held."""
@@ -177,17 +173,6 @@ class Hang:
             yield f"{_ranks(self.waiting, {})} wait{'s' if len(self.waiting) == 1 else ''} in it."
         if self.unheard and (self.absent or self.others):
             yield f"{_ranks(self.unheard, hosts)} left no dump."
-
-    def told(self) -> dict[str, Any]:
-        """Return the same for programs."""
-        return {
-            "group": self.group,
-            "collective": self.collective.told(),
-            "waiting": self.waiting,
-            "absent": [{"rank": rank, "last": last and last.told()} for rank, last in self.absent.items()],
-            "others": [{"rank": rank, "made": other.told()} for rank, other in self.others.items()],
-            "unheard": self.unheard,
-        }
 
 
 def find_hangs(dumps: Mapping[int, Dump]) -> tuple[Hang, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -237,7 +237,7 @@ class Report:
             "consequences": [*map(self._told, found.consequences)],
             "warnings": [*map(self._told, found.warnings)],
             "to_search": [*map(self._told, found.to_search)],
-            "hangs": [{**hang.told(), "group": self.mask(hang.group)} for hang in self.hangs],
+            "hangs": [{**asdict(hang), "group": self.mask(hang.group)} for hang in self.hangs],
             "dumps": [self.mask(name) for name in self.dumps],
             "logs": [{"name": self.mask(name), "bytes": size} for name, size in self.logs],
         }

@@ -30,9 +30,6 @@ GZIP = b"\x1f\x8b"
 LONGEST_LINE = 2**16
 """Bytes of a line; a longer one is read as several."""
 
-PACKED_AT_ONCE = 2**12
-"""Bytes that are unpacked at once. They become 4 MB at most."""
-
 CONTROLS = bytes(code for code in range(1, 32) if code not in b"\a\b\t\n\v\f\r\x1b")
 MOST_CONTROLS = 1 / 30
 """Share of control characters in the first block of a log. Zeros do not count: a log that was cut begins with them."""
@@ -270,18 +267,16 @@ def unpack(blocks: Iterable[bytes], problems: list[str]) -> Iterator[bytes]:
         yield from stream
         return
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    for block in chain([first], stream):
-        for start in range(0, len(block), PACKED_AT_ONCE):
-            left = block[start : start + PACKED_AT_ONCE]
-            while left:
-                if unpacker.eof:
-                    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                try:
-                    yield unpacker.decompress(left)
-                except zlib.error:
-                    problems.append("the gzip file is damaged: only what comes before the damage was read")
-                    return
-                left = unpacker.unused_data
+    for left in chain([first], stream):
+        while left:
+            if unpacker.eof:
+                unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                yield unpacker.decompress(left)
+            except zlib.error:
+                problems.append("the gzip file is damaged: only what comes before the damage was read")
+                return
+            left = unpacker.unused_data
     if not unpacker.eof:
         problems.append("the gzip file is cut off: only what it holds was read")
 

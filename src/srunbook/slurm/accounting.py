@@ -268,10 +268,8 @@ class Accounting:
         return all_parts or [part for part, one in self.parts.items() if one.rows[0].raw_id == job]
 
     def of(self, job: str) -> Accounting:
-        """Return what it says about one job. Components of one job stay together: a step may use several."""
+        """Return what it says about one job, or about one element or component."""
         chosen = {*self.chosen(job)}
-        leaders = {leading_number(part) for part in chosen if "+" in part}
-        chosen |= {part for part in self.parts if "+" in part and leading_number(part) in leaders}
         return self if chosen >= self.parts.keys() else self._only(chosen)
 
 
@@ -313,10 +311,6 @@ def ask_accounting(job: str, run: Run = run_here, *, more: Sequence[str] = (), p
     whole = leading_number(job) if "+" in job else job
     while True:
         found = _ask_once(whole, run, more)
-        leader = next((leading_number(row.job_id) for row in found.rows if "+" in row.job_id), whole)
-        if leader != whole:  # the number that Slurm gave one of the components
-            whole = leader
-            continue
         if found.problem or (found.final and all(row.settled for row in found.last)):
             return found
         states = queue_states(whole, run) or {}
