@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 import click
 
@@ -21,32 +19,6 @@ INTERRUPTED = 130
 
 BROKEN_PIPE = 141
 """Exit status when the reader of standard output has gone away."""
-
-
-class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
-    """Accept a number; the message about anything else shows an example.
-
-    Args:
-        kind: `int` or `float`.
-        example: The option with a number, as a reader would type it.
-    """
-
-    name = "number"
-    FORMS = {int: "-?[0-9]{1,9}", float: "-?[0-9.]{1,20}(e[-+]?[0-9]{1,3})?"}  # noqa: RUF012
-
-    def __init__(self, kind: type[int] | type[float], example: str) -> None:
-        self.kind = kind
-        self.example = example
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
-        """Convert the text, or fail with an example."""
-        try:
-            if not re.fullmatch(self.FORMS[self.kind], str(value), re.IGNORECASE):
-                raise ValueError
-            return self.kind(value)
-        except ValueError:
-            what = "whole number" if self.kind is int else "number"
-            self.fail(f"{value!r} is no {what}; write one, as in {self.example}", param, ctx)
 
 
 @click.command(
@@ -71,7 +43,7 @@ Exit status:
 @click.option(
     "-N",
     "--nodes",
-    type=Number(int, "--nodes 2"),
+    type=click.IntRange(min=1),
     metavar="N",
     help="Number of nodes. [default: as many as the layout has, or 1]",
 )
@@ -81,13 +53,13 @@ Exit status:
 @click.option(
     "-c",
     "--cpus-per-task",
-    type=Number(int, "--cpus-per-task 2"),
+    type=click.IntRange(min=1),
     metavar="N",
     help="CPUs of each task, in the environment only.",
 )
 @click.option(
     "--gpus-per-node",
-    type=Number(int, "--gpus-per-node 4"),
+    type=click.IntRange(min=0),
     default=0,
     show_default=True,
     metavar="N",
@@ -95,14 +67,14 @@ Exit status:
 )
 @click.option(
     "--timeout",
-    type=Number(float, "--timeout 60"),
+    type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Kill all tasks after this time. [default: never]",
 )
 @click.option("--output-dir", metavar="DIR", help="Also write DIR/rank-N.log.")
 @click.option(
     "--slurm",
-    metavar=f"[{'|'.join(simulate.GENERATIONS)}]",
+    type=click.Choice(simulate.GENERATIONS),
     default=simulate.GENERATIONS[0],
     show_default=True,
     help="The generation of Slurm whose environment is imitated.",
