@@ -32,7 +32,6 @@ def gigabytes(count: int) -> str:
 
 @click.command(
     "memory",
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
   srunbook memory 7B --gpus 16

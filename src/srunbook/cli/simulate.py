@@ -23,7 +23,7 @@ BROKEN_PIPE = 141
 
 @click.command(
     "simulate",
-    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    context_settings={"allow_interspersed_args": False},
     epilog="""\b
 Example:
   srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py
