@@ -19,31 +19,6 @@ from srunbook import sites
 from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.generate.specification import CONTROL, EXCLUSIVE, PROFILES, JobSpecification, choices, forms
 
-OTHER_WORDS = {
-    word: name
-    for name, words in {
-        "arguments": "args",
-        "conda_environment": "conda",
-        "container_image": "image",
-        "coordinator_port": "port",
-        "cpus_per_node": "cpus cpus_per_task",
-        "env_vars": "env environment",
-        "gpus_per_node": "gpus gres",
-        "memory_per_cpu": "mem_per_cpu",
-        "memory_per_node": "mem",
-        "modules_to_load": "modules",
-        "name": "job_name",
-        "network_interface": "interface",
-        "output": "error log",
-        "processes_per_node": "ntasks ntasks_per_node tasks_per_node",
-        "time_limit": "time",
-        "pixi_manifest": "pixi",
-        "virtual_environment": "venv uv",
-    }.items()
-    for word in words.split()
-}
-"""Words that Slurm or other tools use, and the field that is meant."""
-
 
 class JobError(ValueError):
     """A job specification is wrong; each problem names the place, the value and what is allowed.
@@ -160,9 +135,8 @@ def known(key: Any) -> bool:
 
 def _unknown(key: Any, place: str) -> str:
     """Say that there is no such field, and which one may be meant."""
-    plain = str(key)[:80].lower().replace("-", "_").strip("_ ")
-    close = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
-    meant = f"did you mean {OTHER_WORDS.get(close[0], close[0])}?" if close else ""
+    close = get_close_matches(str(key)[:80].lower().replace("-", "_"), JobSpecification.model_fields, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]}?" if close else ""
     keys = f"the keys are {', '.join(JobSpecification.model_fields)}"
     return f"{place}: unknown key {shown(key)}; put it under sbatch: if sbatch has such an option; {meant or keys}"
 
