@@ -194,11 +194,7 @@ class Run:
         """Say why the direction is not finite though all scores are."""
         if 0 < bandwidth < float("inf"):
             return f"the direction is not finite, though scores are: they are too large. {UNCONSTRAINED}"
-        if callable(self.settings.bandwidth):
-            what, way_out = "bandwidth(particles)", "as in lambda x: jnp.var(x)"
-        else:
-            what, way_out = "the bandwidth", f"and {self.state[0].dtype} has no such number: use JAX_ENABLE_X64=1"
-        return f"{what} is {bandwidth}; it is a squared length, larger than 0, {way_out}"
+        return f"the bandwidth is {bandwidth} in {self.state[0].dtype}; it is a squared length, larger than 0"
 
     def _report(self, trace: tuple[Floats, Floats], seconds: float) -> None:
         """Print the line of a report; one step took some seconds."""

@@ -20,7 +20,7 @@ from srunbook.svgd import kernel as kernels
 from srunbook.svgd.devices import AXIS, Layout
 from srunbook.svgd.results import Floats
 
-Bandwidth: TypeAlias = Literal["median", "exact_median"] | float | Callable[[Array], Array]
+Bandwidth: TypeAlias = Literal["median"] | float | Callable[[Array], Array]
 
 LOOKS = 32
 """Within so many steps the log densities of all particles are looked at: a score costs less without the density."""
@@ -161,8 +161,6 @@ def _bandwidth(bandwidth: Bandwidth, x: Array, centred: Array, everyone: Array, 
     """Compute the bandwidth h, a squared length, from the particles of this device and of all."""
     if bandwidth == "median":
         return bandwidths.from_pairs(centred, pairs, layout, everyone)
-    if bandwidth == "exact_median":
-        return bandwidths.exact(centred, layout, everyone)
     if not callable(bandwidth):
         return jnp.asarray(bandwidth, x.dtype)
     h: Array = jnp.asarray(bandwidth(kernels.gather(x)[: layout.n]), x.dtype)
