@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from types import FrameType
 
 import click
@@ -105,22 +103,23 @@ def command(
     The command schedules nothing and limits nothing: it starts the processes, labels their output, and leaves none
     behind.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt_once)
     try:
-        with _one_interrupt():
-            result = simulate.run(
-                command,
-                nodes=nodes,
-                ntasks_per_node=ntasks_per_node,
-                cpus_per_task=cpus_per_task,
-                gpus_per_node=gpus_per_node,
-                timeout=timeout,
-                output_dir=output_dir,
-                slurm=slurm,
-                label=label,
-                echo=True,
-                kill_on_bad_exit=kill_on_bad_exit,
-                keep_lines=LAST_LINES,
-            )
+        result = simulate.run(
+            command,
+            nodes=nodes,
+            ntasks_per_node=ntasks_per_node,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=gpus_per_node,
+            timeout=timeout,
+            output_dir=output_dir,
+            slurm=slurm,
+            label=label,
+            echo=True,
+            kill_on_bad_exit=kill_on_bad_exit,
+            keep_lines=LAST_LINES,
+        )
     except simulate.SimulationError as error:
         _say(str(error))
         sys.exit(2)
@@ -142,26 +141,7 @@ def _say(text: str) -> None:
     click.echo(f"srunbook simulate: {text}", err=True)
 
 
-@contextlib.contextmanager
-def _one_interrupt() -> Iterator[None]:
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
     """Ignore Ctrl-C after the first: further ones would only disturb the cleanup that it starts."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-
-    interrupted = False
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        if interrupted:  # until the end: Python gives the signal back its default action, death, before it exits
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        else:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}):
+        raise KeyboardInterrupt
