@@ -214,8 +214,13 @@ SEQUENTIAL += [line.replace("node1", "node2") for line in SEQUENTIAL]
         (NOT_PROVEN, "world", [start(0), end(0)], ["1 of 2 ranks", "not rank 1", "--log FILE"]),
         (NOT_PROVEN, "rank lines", [*TWO, end(1)], ["an end line without a start line: rank 1/2"]),
         (NOT_PROVEN, "world", [start(0, 10**15), end(0, 10**15)], ["1 of 1000000000000000 ranks"]),
-        (FAILED, "hosts", [start(0), start(1, host="node1"), end(0), end(1)], ["2 ranks ran on node1", "node[1-2]"]),
-        (FAILED, "hosts", [start(0), start(1, host="node3"), end(0), end(1)], ["2 ranks ran on node[1,3]"]),
+        (
+            FAILED,
+            "hosts",
+            [start(0), start(1, host="node1"), end(0), end(1)],
+            ["2 ranks ran on node1; the job"],
+        ),
+        (FAILED, "hosts", [start(0), start(1, host="node3"), end(0), end(1)], ["2 ranks ran on node1, node3"]),
         (FAILED, "backend", [start(0, backend="nccl"), start(1, backend="gloo"), end(0), end(1)], ["rank 1 used gloo"]),
         (NOT_PROVEN, "backend", [start(0, backend="nccl"), start(1), end(0), end(1)], ["rank 1 does not say backend="]),
         (NOT_PROVEN, "ends", TWO[:2], ["no rank printed an end line"]),
@@ -426,18 +431,6 @@ def test_neither_job_nor_folder(job, target):
     """Anything else is an error."""
     with pytest.raises(TargetError, match="neither a job id"):
         job.verify(target)
-
-
-def test_accounting_has_forgotten_the_job(job):
-    """sacct_summary.txt in the folder of results takes the place of sacct, unless it is of another job."""
-    summary = job.log(TWO).log([HEADER, *GOOD.splitlines()], "results/a_17/sacct_summary.txt").folder / "results/a_17"
-    job.problem = "this machine has no sacct"
-    known = job.verify()
-    (summary / "sacct_summary.txt").write_text(f"{HEADER}\n{row('16')}")
-
-    assert known.verdict is PASSED, known.text()
-    assert "says sacct_summary.txt" in known.text()
-    expect(job.verify(), NOT_PROVEN, "job", "no sacct")
 
 
 # Whatever lies in a folder

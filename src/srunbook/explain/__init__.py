@@ -7,7 +7,6 @@ the first failure with the fix and the page, and what followed.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,9 +52,6 @@ __all__ = [
     "shape",
     "shown",
 ]
-
-CLOSED = "Permission denied"
-GONE = "no such file"
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ def _read_dumps(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path], lis
         except DumpError as error:
             problems.append(f"{path}: {error}")
             continue
-        except (OSError, ValueError):  # reading it as a log tells why
+        except OSError:  # reading it as a log tells why
             dump = None
         if dump is None:
             others.append(path)
@@ -163,10 +159,9 @@ def _scan_file(scanner: Scanner, path: Path) -> Scanned:
     """Read one log; where it cannot be read, say why."""
     try:
         scanned = scanner.scan(str(path), read_blocks(path))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
         more = f": give the logs in it, as in {path}/*.out" if path.is_dir() else ""
-        return Scanned(problems=[f"{reason}{more}"])
+        return Scanned(problems=[f"{error.strerror}{more}"])
     if not scanned.size and not scanned.problems:
         scanned.problems.append("the file is empty")
     return scanned
@@ -191,18 +186,11 @@ def _find_job(job: str, run: Run) -> _Job:
         found.problems.append(
             f"Slurm knows no job {job}: look for its number with sacct --starttime=now-7days, or give its logs"
         )
-    files = ask_outputs(job, run).values()
-    named = {path: _why_not(path) for one in files for path in (one.output, one.errors)}
-    readable = [Path(path) for path, problem in sorted(named.items()) if not problem]
-    found.paths = [path for path in readable if path.stat().st_size] or readable  # one of two may be empty
-    found.problems += [
-        f"{path}: {CLOSED}: whoever submitted job {job} can run srunbook explain --redact {job}"
-        for path, problem in sorted(named.items())
-        if problem == CLOSED
-    ]
-    if found.state and not found.paths and CLOSED not in named.values() and not found.state.startswith("PENDING"):
-        places = f"; Slurm names {', '.join(sorted(named))}" if named else ""
-        found.problems.append(f"no log of job {job} was found{places}: give its logs")
+    named = sorted({Path(path) for files in ask_outputs(job, run).values() for path in (files.output, files.errors)})
+    if not found.state.startswith("PENDING"):
+        found.paths = [path for path in named if _size(path)] or named  # one of two may be empty
+        if found.state and not named:
+            found.problems.append(f"Slurm names no log of job {job}: give its logs")
     return found
 
 
@@ -224,11 +212,8 @@ def _reasons(job: str, run: Run) -> list[str]:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
-def _why_not(path: str) -> str:
-    """Return why a log cannot be read, or an empty text."""
+def _size(path: Path) -> int:
     try:
-        return "" if stat.S_ISREG(Path(path).stat().st_mode) else GONE
-    except PermissionError:
-        return CLOSED
+        return path.stat().st_size
     except OSError:
-        return GONE
+        return 0

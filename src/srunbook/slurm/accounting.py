@@ -216,13 +216,11 @@ class Accounting:
 
     Args:
         rows: Rows of the job and its steps, of all its attempts, elements and components.
-        source: Who said so: `sacct`, or the name of a file.
         problem: Why nobody could be asked, or cannot be understood; empty where somebody was.
         queued: State in squeue of a job that accounting does not know yet; empty for others.
     """
 
     rows: tuple[SacctRow, ...] = ()
-    source: str = "sacct"
     problem: str = ""
     queued: str = ""
 
@@ -235,10 +233,8 @@ class Accounting:
     @cached_property
     def parts(self) -> dict[str, Accounting]:
         """Return what it says of the job, or of each element of an array or component of a heterogeneous job."""
-        return {part: self._only({part}) for part in dict.fromkeys(row.job_id for row in self.rows)}
-
-    def _only(self, parts: set[str]) -> Accounting:
-        return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
+        numbers = dict.fromkeys(row.job_id for row in self.rows)
+        return {part: replace(self, rows=tuple(row for row in self.rows if row.job_id == part)) for part in numbers}
 
     @property
     def attempts(self) -> list[list[SacctRow]]:
@@ -260,17 +256,11 @@ class Accounting:
         """Return whether the last attempt and all its steps have ended."""
         return bool(self.rows) and all(row.ended for row in self.last)
 
-    def chosen(self, job: str) -> list[str]:
-        """Name the parts that a number means: one of them, all of a job, or the one that Slurm gave that number."""
-        if job in self.parts:
-            return [job]
-        all_parts = [part for part in self.parts if leading_number(part) == job]
-        return all_parts or [part for part, one in self.parts.items() if one.rows[0].raw_id == job]
-
     def of(self, job: str) -> Accounting:
-        """Return what it says about one job, or about one element or component."""
-        chosen = {*self.chosen(job)}
-        return self if chosen >= self.parts.keys() else self._only(chosen)
+        """Return what it says about one job, one of its parts, or the part that Slurm gave this number."""
+        parts = [part for part in self.parts if job in (part, leading_number(part))]
+        parts = parts or [part for part, accounting in self.parts.items() if accounting.rows[0].raw_id == job]
+        return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
 
 
 def run_here(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from srunbook.slurm import Accounting, SacctRow, SlurmParseError, compress_hostlist, expand_hostlist
+from srunbook.slurm import Accounting, SacctRow, expand_hostlist
 from srunbook.verify.logs import PRINT, Logs, World
 from srunbook.verify.report import Check, Verdict, failed, not_proven, passed
 from srunbook.verify.results import DIVERGED
@@ -55,7 +55,7 @@ def check_job(job: str, accounting: Accounting) -> Check:
     if not row.ended:
         hint = f"verify it when it has ended; {why} says why it waits"
         return not_proven("job", f"{row.state}, {where}{again}", hint)
-    evidence = f"{row.ending}, {where}, says {accounting.source}{again}"
+    evidence = f"{row.ending}, {where}, says sacct{again}"
     if _fine(row):
         return passed("job", evidence)
     return failed("job", f"{evidence}; expected COMPLETED 0:0", _hint(job, row))
@@ -205,9 +205,9 @@ def _check_hosts(worlds: Sequence[World], accounting: Accounting) -> Check | Non
         if len(hosts) == len(allocated):
             return None  # the site gives its hosts other names
         hint = "have every rank print Slurm's name of its node: host=$SLURMD_NODENAME"
-        return not_proven("hosts", f"the ranks name {_listed(hosts)}, Slurm {_listed(allocated)}", hint)
+        return not_proven("hosts", f"the ranks name {_few(hosts)}, Slurm {_few(allocated)}", hint)
     if {*hosts} != {*allocated}:
-        evidence = f"{_count(hosts.total(), 'rank')} ran on {_listed(hosts)}; the job was given {_listed(allocated)}"
+        evidence = f"{_count(hosts.total(), 'rank')} ran on {_few(hosts)}; the job was given {_few(allocated)}"
         hint = "start the tasks on all nodes: srun --ntasks-per-node=N, without --nodes or -w of its own"
         return failed("hosts", evidence, hint if _used_srun(accounting.last) else NO_SRUN)
     return passed("hosts", ", ".join(f"{count} on {host}" for host, count in islice(hosts.items(), 8)))
@@ -283,18 +283,7 @@ def _check_parameters(worlds: Sequence[World]) -> Check | None:
 
 
 def _short(node_list: str) -> list[str]:
-    try:
-        return [node.split(".")[0] for node in expand_hostlist(node_list)] if node_list else []
-    except SlurmParseError:
-        return []
-
-
-def _listed(hosts: Iterable[str]) -> str:
-    hosts = list(hosts)
-    try:
-        return compress_hostlist(hosts)
-    except SlurmParseError:
-        return ",".join(hosts)
+    return [node.split(".")[0] for node in expand_hostlist(node_list)]
 
 
 def _places(worlds: Sequence[World]) -> str:
@@ -303,7 +292,8 @@ def _places(worlds: Sequence[World]) -> str:
     return ", ".join([*named, *([f"and {len(runs) - 4} more"] if runs[4:] else [])])
 
 
-def _few(values: Sequence[object]) -> str:
+def _few(values: Iterable[object]) -> str:
+    values = [*values]
     return ", ".join([*map(str, values[:8]), *(["..."] if values[8:] else [])])
 
 

@@ -150,8 +150,7 @@ class Report:
             part.write()
         for folder in self.results if self.accounting.final else ():
             write_whole(folder / SUMMARY, self.markdown().encode("utf-8", errors="replace"))
-            if self.accounting.source == "sacct":
-                write_whole(folder / SACCT_SUMMARY, self.accounting.text)
+            write_whole(folder / SACCT_SUMMARY, self.accounting.text)
 
     def _title(self) -> str:
         return printable(", ".join([*([f"Job {self.job}"] if self.job else []), *map(str, self.results)]))
