@@ -57,13 +57,7 @@ class Layer:
 
 
 def read_document(path: Path) -> Layer:
-    """Read a configuration file.
-
-    Args:
-        path: A file in YAML 1.2, in which `12:00:00` is a text.
-
-    Returns:
-        Its values, with the line of each key.
+    """Read a configuration file in YAML 1.2, in which `12:00:00` is a text.
 
     Raises:
         MalformedError: The file cannot be read, or does not hold a mapping.

@@ -97,12 +97,6 @@ def specify(*layers: Layer) -> ResolvedJob:
 
     The profile and the cluster that the layers name lie below all of them: the profile first, then the cluster.
 
-    Args:
-        layers: The values.
-
-    Returns:
-        The specification, with the origin of each value.
-
     Raises:
         JobError: A key is unknown, a value is not allowed or missing, or two contradict each other.
 
@@ -194,13 +188,7 @@ def example(key: str) -> str:
 
 
 def read_config(path: Path) -> Layer:
-    """Read a configuration file.
-
-    Args:
-        path: A file in YAML 1.2, in which `12:00:00` is a text.
-
-    Returns:
-        Its values, with the line of each key.
+    """Read a configuration file in YAML 1.2, in which `12:00:00` is a text.
 
     Raises:
         JobError: The file cannot be read, or does not hold a mapping.
@@ -217,9 +205,6 @@ def settings(options: Iterable[str]) -> list[Layer]:
     A field that takes a number or true and false gets one; a list is written with commas, or in brackets as in YAML;
     one environment variable is `env_vars.NAME=VALUE`, one option of sbatch `sbatch.NAME=VALUE`; an empty value takes
     back what a profile, a cluster or a file says.
-
-    Args:
-        options: What follows `--set`, each time it is given.
 
     Raises:
         JobError: One has no `=`, or names no field.

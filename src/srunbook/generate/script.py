@@ -65,15 +65,7 @@ def _rendered(job: JobSpecification, made_by: str | None) -> tuple[str, list[tup
 
 
 def render(job: JobSpecification, *, made_by: str | None = None) -> str:
-    """Render the text of a job script for sbatch.
-
-    Args:
-        job: The job.
-        made_by: The command that makes the script again, for a comment.
-
-    Returns:
-        The script, which ends with the end of a line.
-    """
+    """Render the text of a job script for sbatch; `made_by` is the command that makes it again, for a comment."""
     return _rendered(job, made_by)[0]
 
 

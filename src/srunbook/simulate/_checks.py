@@ -80,12 +80,9 @@ def _can_bind(address: str, port: int = 0) -> bool:
 
 
 def node_addresses(count: int) -> tuple[tuple[str, ...], list[str]]:
-    """Find an address of this machine for each node.
+    """Find an address of this machine for each node, and return the notices to print about them, too.
 
     Linux has all of 127.0.0.0/8; macOS has only 127.0.0.1 until others are added by hand, and all nodes share it.
-
-    Returns:
-        The addresses, and the notices to print about them.
     """
     addresses = tuple(f"127.0.0.{number}" for number in range(1, count + 1))
     if not _can_bind(addresses[0]):
@@ -150,14 +147,8 @@ def host_name_problem() -> str | None:
 def spare_from_proxy(environ: dict[str, str], nodes: Sequence[str]) -> str | None:
     """Keep a proxy out of the traffic between the nodes: JAX's start hangs when lower-case http_proxy is set.
 
-    The proxy itself stays, since programs may need it for downloads; the nodes are added to no_proxy.
-
-    Args:
-        environ: The environment of the tasks; `no_proxy` is changed in it.
-        nodes: Names of the nodes.
-
-    Returns:
-        The notice to print about it, or None where no proxy is set.
+    The proxy itself stays, since programs may need it for downloads; the nodes are added to no_proxy in `environ`.
+    Returns the notice to print about it, or None where no proxy is set.
     """
     proxies = [name for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy") if environ.get(name)]
     if not proxies:

@@ -24,15 +24,10 @@ AXIS = "particles"
 
 @dataclass(frozen=True)
 class Layout:
-    """How particles lie on devices, in equal parts.
+    """How particles lie on devices, in equal parts; rows that are no particles fill up the last devices."""
 
-    Args:
-        n: Number of particles, without the rows that only fill up the last devices.
-        mesh: The devices, along one axis.
-    """
-
-    n: int
-    mesh: Mesh
+    n: int  # particles
+    mesh: Mesh  # the devices, along one axis
 
     @property
     def on_cpu(self) -> bool:

@@ -29,9 +29,7 @@ from srunbook.svgd.steps import UNCONSTRAINED, Settings, Target, count_infinite
 class Clock:
     """Times the scores of each process alone, at every report: within a step all wait for the slowest one.
 
-    Args:
-        target: The distribution.
-        path: The log, to which process 0 appends a JSON object for each process and report.
+    Process 0 appends a JSON object for each process and report to the log at `path`.
     """
 
     def __init__(self, target: Target, path: str | os.PathLike[str]) -> None:
@@ -71,22 +69,13 @@ class Clock:
 
 @dataclass
 class Run:
-    """One call of `SVGD.run`, which has checked the arguments; those without a word here are described there.
-
-    Args:
-        settings: The settings.
-        data: The data of the target.
-        compiled: Gives the compiled loop for a layout and a number of steps.
-        key: The random key.
-        start: The particles to start from, shape (n, d).
-        n_steps: Number of steps in all.
-    """
+    """One call of `SVGD.run`, which has checked the arguments and describes those without a word here."""
 
     settings: Settings
     data: Any
-    compiled: Callable[[Layout, int], Callable[..., Any]]
+    compiled: Callable[[Layout, int], Callable[..., Any]]  # gives the compiled loop of so many steps
     key: Array
-    start: Floats
+    start: Floats  # the particles to start from, shape (n, d)
     n_steps: int
     every: int
     checkpoint: str | os.PathLike[str] | None = None

@@ -34,19 +34,12 @@ OPTIMIZER = "Its place is not finite either. Look at the optimizer: is its step 
 
 @dataclass(frozen=True)
 class Target:
-    """A log density, up to a constant: `log_density` and, if there are data, the log likelihood of their rows.
+    """A log density, up to a constant: `log_density` and, if there are data, the log likelihood of their rows."""
 
-    Args:
-        log_density: Of one particle, shape (d,), to a number.
-        log_likelihood: Of one particle and some rows of the data, to the sum over these rows.
-        batch_size: How many rows are drawn at each step, with replacement; None for all.
-        rows: Number of rows of the data.
-    """
-
-    log_density: Callable[[Array], Array]
-    log_likelihood: Callable[[Array, Any], Array] | None = None
-    batch_size: int | None = None
-    rows: int = 0
+    log_density: Callable[[Array], Array]  # of one particle, shape (d,), to a number
+    log_likelihood: Callable[[Array, Any], Array] | None = None  # of a particle and some rows, to the sum over these
+    batch_size: int | None = None  # rows that are drawn at each step, with replacement; None for all
+    rows: int = 0  # of the data
 
     def batch(self, data: Any, key: Array, step: Any) -> Any:
         """Draw the rows of a step, with replacement: the same for all particles, on every device."""
@@ -101,21 +94,13 @@ def _short(row: Floats) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What defines the step of a sampler; `SVGD` has checked it.
-
-    Args:
-        target: The distribution.
-        optimizer: An optax optimizer, which gets minus the direction as its gradient.
-        bandwidth: The bandwidth h, a squared length, or the rule that gives it.
-        kernel: The kernel.
-        mesh: The devices, along one axis.
-    """
+    """What defines the step of a sampler; `SVGD` has checked it."""
 
     target: Target
-    optimizer: optax.GradientTransformation
-    bandwidth: Bandwidth
+    optimizer: optax.GradientTransformation  # gets minus the direction as its gradient
+    bandwidth: Bandwidth  # h, a squared length, or the rule that gives it
     kernel: Literal["rbf", "linear"]
-    mesh: Mesh
+    mesh: Mesh  # along one axis
 
     def pairs(self, key: Array, n: int) -> np.ndarray[Any, Any]:
         """Draw the pairs whose distances give the bandwidth, shape (pairs, 2); none if it needs none."""
