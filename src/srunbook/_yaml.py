@@ -78,7 +78,7 @@ def read_document(path: Path) -> Layer:
         values = yaml.constructor.construct_document(root) if root else {}
         lines = dict(_lines(root)) if root else {}
     except (YAMLError, RecursionError, ValueError, TypeError, KeyError, OverflowError) as error:
-        raise MalformedError(f"{path}{_problem(error, text)}"[:MAX_MESSAGE]) from None
+        raise MalformedError(f"{path}{_problem(error)}"[:MAX_MESSAGE]) from None
     if not isinstance(values, dict):
         raise MalformedError(
             f"{path}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"
@@ -86,16 +86,13 @@ def read_document(path: Path) -> Layer:
     return Layer(str(path), values, lines)
 
 
-def _problem(error: Exception, text: str) -> str:
+def _problem(error: Exception) -> str:
     """Say in one line what the parser did not like, and where in the text."""
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         why = " ".join(" ".join(filter(None, [error.context, error.problem])).split())
         return f":{mark.line + 1}: {why}" if mark else f": {why}"
-    if isinstance(error, YAMLError):
-        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        return f":{line}: not YAML: {getattr(error, 'reason', error)}"
-    return f": cannot be read as YAML: {error}"
+    return f": cannot be read as YAML: {' '.join(str(error).split())}"
 
 
 def _lines(node: Node, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int]]:

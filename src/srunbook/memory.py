@@ -28,13 +28,7 @@ MOST = 10**18
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of each number between two steps.
-
-    Args:
-        parameter: Of a parameter.
-        gradient: Of its gradient.
-        state: Of each number that the optimizer keeps for it.
-    """
+    """Bytes of a parameter between two steps, of its gradient, and of each number that the optimizer keeps for it."""
 
     parameter: int
     gradient: int
@@ -47,13 +41,7 @@ PRECISIONS = {"float32": Precision(4, 4, 4), "mixed": Precision(4, 4, 4), "bf16"
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a rank holds between two steps.
-
-    Args:
-        parameters: Of the parameters.
-        gradients: Of their gradients.
-        optimizer: Of the optimizer's state.
-    """
+    """Bytes that a rank holds between two steps."""
 
     parameters: int
     gradients: int
@@ -121,9 +109,8 @@ def fully_sharded(
         piece = -(-rows // ranks)
         padded += piece * width
         real += max(0, min(piece, rows - rank * piece)) * width
-    return Need(
-        padded * precision.parameter, padded * precision.gradient, real * precision.state * OPTIMIZERS[optimizer]
-    )
+    state = precision.state * OPTIMIZERS[optimizer]
+    return Need(padded * precision.parameter, padded * precision.gradient, real * state)
 
 
 def block_activations(batch: int, length: int, width: int, heads: int, *, size: int, ranks: int = 1) -> int:

@@ -214,7 +214,7 @@ def test_no_field_takes_a_control_character(name):
         ("nodes: 2\n\tcpus: 3", "a.yaml:2: "),
         ("nodes: 2\n---\nnodes: 3", "a.yaml:2: "),
         ("x: !!python/object:os.system a", "a.yaml:1: "),
-        ("nodes: \x07", "a.yaml:1: not YAML"),
+        ("nodes: \x07", "cannot be read as YAML"),
         ("nodes: " + "9" * 5000, "cannot be read as YAML"),
         ("x: 2026-99-99", "cannot be read as YAML"),
         (b"nodes: 2\nname: \xff", "a.yaml:2: byte 0xff is not UTF-8"),

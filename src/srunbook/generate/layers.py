@@ -21,11 +21,7 @@ from srunbook.generate.specification import CONTROL, EXCLUSIVE, PROFILES, JobSpe
 
 
 class JobError(ValueError):
-    """A job specification is wrong; each problem names the place, the value and what is allowed.
-
-    Args:
-        problems: One sentence or two for each.
-    """
+    """A job specification is wrong; each problem names the place, the value and what is allowed."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -34,12 +30,7 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class ResolvedJob:
-    """A specification, and where each of its values came from.
-
-    Args:
-        specification: The specification.
-        origins: Place of each value, by its path: `("nodes",)`, `("env_vars", "NAME")`.
-    """
+    """A specification, and the place of each of its values, by its path: `("nodes",)`, `("env_vars", "NAME")`."""
 
     specification: JobSpecification
     origins: Mapping[tuple[Any, ...], str]

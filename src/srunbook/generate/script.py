@@ -22,13 +22,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """A line of a script, and what it is for.
-
-    Args:
-        text: The line.
-        reason: Why it is there.
-        origins: Where its values came from: pairs of a field and a place.
-    """
+    """A line of a script, why it is there, and where its values came from: pairs of a field and a place."""
 
     text: str
     reason: str

@@ -22,15 +22,7 @@ CHUNK = 65536
 
 
 class Collector:
-    """Keep, echo and write to a file what one task prints.
-
-    Args:
-        rank: The task's rank.
-        label: Whether echoed lines begin with the rank.
-        echo: Whether lines are written to this process's streams as they come.
-        keep: How many lines are kept, or None for all.
-        log: File for the bytes as they come, or None.
-    """
+    """Keep the last lines that one task prints (None keeps all), echo them, and write their bytes to a file."""
 
     def __init__(self, rank: int, *, label: bool, echo: bool, keep: int | None, log: IO[bytes] | None) -> None:
         self.lines: deque[tuple[str, str]] = deque(maxlen=keep)
@@ -95,14 +87,8 @@ def run_tasks(
 ) -> tuple[list[Ending], bool]:
     """Run all tasks until the last one has ended or been killed.
 
-    The standard input of each guard is a socket. Closing our end stops the task, and so does our own death.
-
-    Args:
-        command: The path of the program, then its arguments, the first of which is its name.
-        environs: The environment of each task.
-        collectors: The collector of each task's output.
-        timeout: Seconds after which all tasks are killed, or None.
-        kill_on_bad_exit: Whether all tasks are killed when one fails.
+    The standard input of each guard is a socket. Closing our end stops the task, and so does our own death. `command`
+    has the path of the program, its name, and its arguments.
 
     Returns:
         How the tasks ended, in that order, and whether time was up.

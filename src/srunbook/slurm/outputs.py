@@ -26,12 +26,7 @@ Head = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """Absolute paths of the files that a job writes to.
-
-    Args:
-        output: That of its standard output.
-        errors: That of its standard error; the same one where the script asks for no other.
-    """
+    """Absolute paths of the files that a job writes to; they are the same where the script asks for no other."""
 
     output: str
     errors: str

@@ -129,6 +129,6 @@ def _check_consistent(step: StepEnvironment) -> None:
     """Refuse what cannot be one step, such as an allocation's task count with one process."""
     nodes_fit = step.node_id < len(step.nodes) == len(step.tasks_per_node)
     if not (nodes_fit and step.rank < step.world_size == sum(step.tasks_per_node)):
-        text = f"rank {step.rank} of {step.world_size} on {len(step.nodes)} nodes"
-        problem = f"node {step.node_id} of this step, and tasks {step.tasks_per_node} on its nodes, contradict this"
-        raise SlurmParseError("step environment", text, problem, "rank 0 of 4 on 2 nodes")
+        text = f"rank {step.rank} of {step.world_size} on node {step.node_id} of {len(step.nodes)}"
+        problem = f"the nodes have {sum(step.tasks_per_node)} tasks: {step.tasks_per_node}"
+        raise SlurmParseError("step environment", text, problem, "rank 0 of 4 on node 0 of 2")

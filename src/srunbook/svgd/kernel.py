@@ -70,15 +70,8 @@ def centre(x: Array, layout: Layout) -> Array:
 def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout, everyone: Array) -> Array:
     """Compute the direction with the kernel exp(-|x - y|^2 / h) (Liu and Wang 2016, equation 8).
 
-    Args:
-        centred: Particles of this device without the mean of all, shape (rows, d).
-        scores: Gradients of the log density, shape (rows, d); zero in rows that only fill up.
-        h: The bandwidth, a squared length.
-        layout: How the particles lie.
-        everyone: The centred particles of all devices, shape (padded, d).
-
-    Returns:
-        The direction, shape (rows, d).
+    `centred` are the particles of this device without the mean of all, (rows, d), `everyone` those of all, (padded, d).
+    Scores and direction have the shape (rows, d); scores are zero in rows that only fill up.
     """
     targets = jnp.concatenate([(2 / h) * centred, -squared_norms(centred) / h, jnp.ones_like(centred[:, :1])], axis=1)
     sources = jnp.concatenate([everyone, jnp.ones_like(everyone[:, :1]), -squared_norms(everyone) / h], axis=1)
