@@ -268,7 +268,6 @@ ON_ONE = [start(0), start(1, host="node1"), end(0), end(1)]
         (row("17") + row("17.0", "node2", 1), TWO, NOT_PROVEN, "world", "start them with srun"),  # mpirun
         # torchrun --standalone in the script, after a step of four tasks
         (row("17", "node1") + row("17.0", "node1", 4), ON_ONE, NOT_PROVEN, "world", "start them with srun"),
-        (GOOD.replace("2|2|00", "2||00"), TWO, NOT_PROVEN, "world", "does not say how many tasks 17.0 had"),
         (GOOD + row("17.1", tasks=4), TWO, NOT_PROVEN, "world", "17.1 has 4 tasks and printed no rank lines"),
         (GOOD, [start(0, host="a"), start(1, host="a"), end(0), end(1)], NOT_PROVEN, "hosts", "host=$SLURMD_NODENAME"),
     ],

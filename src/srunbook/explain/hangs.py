@@ -100,14 +100,9 @@ def read_dump(path: Path) -> Dump | None:
     if not named:
         raise DumpError("a dump whose name tells no rank: call it rank_3.json if rank 3 wrote it")
     try:
-        told = json.loads(first + b"".join(blocks))
-    except ValueError:
-        raise DumpError("the dump is cut off or damaged: nothing in it was read") from None
-    version = told.get("version")
-    try:
-        return _parsed(told, path.name, int(named[1]))
+        return _parsed(json.loads(first + b"".join(blocks)), path.name, int(named[1]))
     except (KeyError, TypeError, ValueError, AttributeError):
-        problem = f"a dump of version {version} in another form, expected {VERSION} of PyTorch 2.13"
+        problem = f"the dump is cut off, damaged, or not of version {VERSION}, that of PyTorch 2.13"
         raise DumpError(f"{problem}: nothing in it was read") from None
 
 

@@ -18,15 +18,11 @@ how far particles are from a distribution, is at the end.
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
-import warnings
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from srunbook.svgd.devices import AXIS, Layout
-from srunbook.svgd.results import Floats, PrecisionWarning
 
 TILE_CPU = 1 << 20
 """Elements of the kernel matrix that are computed at a time on a CPU: 4 MiB of float32 stay in its caches."""
@@ -119,25 +115,6 @@ def blocks(rows: Array, height: int) -> Array:
     height = -(-rows.shape[0] // count)
     padded = jnp.pad(rows, ((0, count * height - rows.shape[0]), (0, 0)))
     return padded.reshape(count, height, rows.shape[1])
-
-
-def warn_of_rounding(particles: Floats, h: float, stacklevel: int) -> None:
-    """Warn if the kernel is so narrow against the spread of the particles that rounding changes directions by 1 %.
-
-    The exponent -|c_j - c_i|^2 / h is a sum of terms up to |c|^2 / h, each of which rounds. A direction of particles
-    (n, d) may be off by about eps |c|^2 / h of the largest direction.
-    """
-    away = particles - particles.mean(axis=0, dtype=float)
-    squared = float(np.max(np.sum(away * away, axis=1)))
-    share = float(np.finfo(particles.dtype).eps) * squared / h
-    if share > 0.01:
-        warnings.warn(
-            f"particles lie up to {squared**0.5:.3g} from their mean, and the bandwidth is {h:.3g}, a length of "
-            f"{h**0.5:.3g}: {particles.dtype} then rounds directions by about {100 * share:.2g} % of the largest; "
-            "use a larger bandwidth, or float64 particles with JAX_ENABLE_X64=1",
-            PrecisionWarning,
-            stacklevel=stacklevel,
-        )
 
 
 def kernel_stein_discrepancy(particles: Array, scores: Array) -> Array:

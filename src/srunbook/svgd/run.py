@@ -21,7 +21,6 @@ from jax.experimental import multihost_utils
 from srunbook.signals import StopSignal
 from srunbook.svgd.checkpoints import fetch_state, place_state, restore, save
 from srunbook.svgd.devices import Layout, compare_processes, to_host
-from srunbook.svgd.kernel import warn_of_rounding
 from srunbook.svgd.results import Floats, ProcessTiming, SVGDError, SVGDResult
 from srunbook.svgd.steps import UNCONSTRAINED, Settings, Target, count_infinite
 
@@ -39,7 +38,7 @@ class Clock:
         rows = multihost_utils.process_allgather(np.frombuffer(host, np.uint8))
         self.hosts = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows]
         self.samples: list[list[float]] = [[] for _ in self.hosts]
-        self._scores = jax.jit(target.scores)
+        self._scores = jax.jit(target.values_and_scores)
 
     def take(self, step: int, particles: Array, data: Any) -> None:
         """Time the scores of particles, shape (padded, d), once, and log the seconds; all processes call this."""
@@ -118,7 +117,6 @@ class Run:
         first, stopped = self.step, False
         empty: Floats = np.zeros(0, self.start.dtype)
         traces: list[tuple[Floats, Floats]] = [(empty, empty)]
-        self._look(f"step {self.step + 1}")
         while self.step < self.n_steps and not stopped:
             length = min(self.n_steps - self.step, self.every - self.step % self.every)
             before = time.perf_counter()
@@ -134,8 +132,6 @@ class Run:
                 save(self.checkpoint, self.step, arrays, self.identity)
         particles = to_host(self.state[0])[: self.layout.n]
         bandwidths, phi_rms = (np.concatenate(parts) for parts in zip(*traces, strict=True))
-        if len(bandwidths) and self.settings.kernel == "rbf":
-            warn_of_rounding(particles, float(bandwidths[-1]), stacklevel=4)
         return SVGDResult(
             particles=particles,
             steps=self.step,
@@ -163,13 +159,9 @@ class Run:
             problem = self._density() if wrong[at] else self._direction(float(bandwidths[at]))
             raise SVGDError(f"step {self.step + 1}: {problem}")
         self.step += length
-        self._look(f"after step {self.step}")
+        if to_host(self.infinite(self.state[0], self.data, self.batch_key, np.int32(self.step))):
+            raise SVGDError(f"after step {self.step}: {self._density()}")
         return bandwidths, phi_rms
-
-    def _look(self, when: str) -> None:
-        """Raise SVGDError unless all particles lie where the log density is finite."""
-        if int(to_host(self.infinite(self.state[0], self.data, self.batch_key, np.int32(self.step)))):
-            raise SVGDError(f"{when}: {self._density()}")
 
     def _density(self) -> str:
         """Say where a log density or score is not finite."""

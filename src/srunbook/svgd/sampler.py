@@ -20,10 +20,10 @@ from jax.sharding import AxisType, Mesh
 
 from srunbook.signals import StopSignal
 from srunbook.svgd.devices import AXIS, Layout, to_host
-from srunbook.svgd.kernel import kernel_stein_discrepancy, warn_of_rounding
+from srunbook.svgd.kernel import kernel_stein_discrepancy
 from srunbook.svgd.results import DimensionWarning, Direction, Floats, Holding, SVGDError, SVGDResult
 from srunbook.svgd.run import Run
-from srunbook.svgd.steps import Bandwidth, Settings, Target, compile_steps, count_infinite, direction_over
+from srunbook.svgd.steps import Bandwidth, Settings, Target, compile_steps, direction_over
 
 Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 
@@ -44,8 +44,7 @@ class SVGD:
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
             8192 pairs that are drawn once (of all if there are no more); a number; or a function of all particles
             (n, d). In float32 the kernel cannot be far narrower than the particles lie apart: with the largest distance
-            r from their mean, directions are rounded by about 1e-7 r^2 / h of the largest. A `PrecisionWarning` says so
-            if that is more than 1 %.
+            r from their mean, directions are rounded by about 1e-7 r^2 / h of the largest.
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
         mesh: The devices, by default all. Each process has some of them.
         data: Arrays with one row for each observation, or a tree of such arrays; the same on all processes.
@@ -136,10 +135,9 @@ class SVGD:
 
         Raises:
             ValueError: An argument is not allowed.
-            SVGDError: The processes were given different arguments; a log density or a score is not finite; or the
-                checkpoint is of another run, has more steps, or cannot be read. Scores are looked at in every step, log
-                densities of all particles at the start, at each report and at the end, and in turn within 32 steps. The
-                message names the step, the particle and its place.
+            SVGDError: The processes were given different arguments; a log density or a score is not finite, in any step
+                or at the end; or the checkpoint is of another run, has more steps, or cannot be read. The message names
+                the step, the particle and its place.
         """
         n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
         n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
@@ -177,12 +175,9 @@ class SVGD:
         pairs, step = settings.pairs(key, len(x)), (key, jnp.zeros((), jnp.int32))
         placed = layout.place(x)
         phi, h, wrong = jax.jit(direction_over(settings, layout))(placed, self.data, pairs, *step)
-        if to_host(wrong + count_infinite(settings.target, layout)(placed, self.data, *step)):
+        if to_host(wrong):
             self.scores(x)  # says which particles
-        bandwidth = float(to_host(h))
-        if settings.kernel == "rbf":
-            warn_of_rounding(x, bandwidth, stacklevel=3)
-        return Direction(to_host(phi)[: layout.n], bandwidth)
+        return Direction(to_host(phi)[: layout.n], float(to_host(h)))
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
         """List which particles each device of each process holds, in equal parts: the last may hold fewer, or none.

@@ -22,9 +22,6 @@ from srunbook.svgd.results import Floats
 
 Bandwidth: TypeAlias = Literal["median"] | float | Callable[[Array], Array]
 
-LOOKS = 32
-"""Within so many steps the log densities of all particles are looked at: a score costs less without the density."""
-
 UNCONSTRAINED = (
     "Particles cannot be turned back where a density ends. Let them be unconstrained: for a positive parameter its "
     "logarithm u, with log p(exp(u)) + u as the log density; or take smaller steps, as in optimizer=optax.adam(0.01)"
@@ -61,20 +58,14 @@ class Target:
             )
         return total
 
-    def values(self, x: Array, batch: Any) -> Array:
-        """Compute the log density at each particle: shape (rows, d) to (rows,)."""
-        densities: Array = jax.vmap(self.value, (0, None))(x, batch)
-        return densities
-
-    def scores(self, x: Array, batch: Any) -> Array:
-        """Compute the scores, gradients of the log density at each particle: shape (rows, d) to (rows, d)."""
-        gradients: Array = jax.vmap(jax.grad(self.value), (0, None))(x, batch)
-        return gradients
+    def values_and_scores(self, x: Array, batch: Any) -> tuple[Array, Array]:
+        """Compute log densities (rows,) and scores, their gradients (rows, d), at each particle: shape (rows, d)."""
+        both: tuple[Array, Array] = jax.vmap(jax.value_and_grad(self.value), (0, None))(x, batch)
+        return both
 
     def checked_scores(self, x: Floats, batch: Any) -> tuple[Floats, str | None]:
         """Compute the scores (n, d) on this process; describe the first particle without a finite density or score."""
-        compute = jax.jit(jax.vmap(jax.value_and_grad(self.value), (0, None)))
-        values, scores = map(np.asarray, compute(jnp.asarray(x), batch))
+        values, scores = map(np.asarray, jax.jit(self.values_and_scores)(jnp.asarray(x), batch))
         placed: Any = np.isfinite(x).all(axis=1)
         wrong = ~(placed & np.isfinite(values) & np.isfinite(scores).all(axis=1))
         if not wrong.any():
@@ -113,20 +104,14 @@ def direction_over(settings: Settings, layout: Layout) -> Callable[..., tuple[Ar
     """Make the function that computes the direction of all particles.
 
     Its arguments are particles (padded, d), data, pairs, batch key and step. It returns the direction (padded, d), the
-    bandwidth, and how many scores and log densities are not finite; it looks at the densities of some particles, and at
-    those of others in other steps, so `LOOKS` steps see all.
+    bandwidth, and how many particles have no finite score or log density.
     """
     target = settings.target
 
     def local(x: Array, data: Any, pairs: Array, key: Array, step: Array) -> tuple[Array, Array, Array]:
         mask = layout.mask()[:, None]
-        batch = target.batch(data, key, step)
-        scores = target.scores(x, batch)
-        wrong = jnp.sum(mask[:, 0] & ~jnp.all(jnp.isfinite(scores), axis=1))
-        height = -(-layout.rows // LOOKS)
-        first = step % -(-layout.rows // height) * height  # the last part may overlap the one before it
-        part, particle = (lax.dynamic_slice_in_dim(rows, first, height) for rows in (x, mask[:, 0]))
-        wrong += jnp.sum(particle & ~jnp.isfinite(target.values(part, batch)))
+        values, scores = target.values_and_scores(x, target.batch(data, key, step))
+        wrong = jnp.sum(mask[:, 0] & ~(jnp.isfinite(values) & jnp.all(jnp.isfinite(scores), axis=1)))
         scores = jnp.where(mask, scores, 0)
         if settings.kernel == "linear":
             phi, h = kernels.linear_direction(x, scores, layout), jnp.ones((), x.dtype)
@@ -158,7 +143,8 @@ def count_infinite(target: Target, layout: Layout) -> Callable[..., Array]:
     """Compile how many particles have no finite place or density, from particles (padded, d), data, key and step."""
 
     def local(x: Array, data: Any, key: Array, step: Array) -> Array:
-        fine = jnp.isfinite(target.values(x, target.batch(data, key, step))) & jnp.all(jnp.isfinite(x), axis=1)
+        values, _ = target.values_and_scores(x, target.batch(data, key, step))
+        fine = jnp.isfinite(values) & jnp.all(jnp.isfinite(x), axis=1)
         count: Array = lax.psum(jnp.sum(layout.mask() & ~fine), AXIS)
         return count
 
@@ -174,7 +160,7 @@ def compile_steps(settings: Settings, layout: Layout, length: int) -> Callable[.
     Returns:
         A function of the state (particles, opt_state), the number of steps that it has made, data, pairs and batch key.
         It returns the state after the steps, and for each step the bandwidth, the root mean square of the directions'
-        lengths, and how many scores and log densities were seen not to be finite, each of shape (length,).
+        lengths, and how many particles had no finite score or log density, each of shape (length,).
     """
     direction = direction_over(settings, layout)
 

@@ -136,13 +136,13 @@ class Folder:
     @cached_property
     def _names(self) -> list[Path]:
         """Return everything in the folder, in `logs` and in `results` that may be a log, by its name."""
-        files = [path for name in (".", "logs", "results") for path in _listed(self.path / name)]
+        files = [path for name in (".", "logs", "results") for path in sorted((self.path / name).glob("*"))]
         return [path for path in files if LOG.search(path.name)]
 
     def results(self, numbers: Iterable[str]) -> list[Path]:
         """Return the folders in `results` whose names hold the number of a job."""
         mine = _holds(numbers)
-        return [path for path in _listed(self.path / "results") if mine.search(path.name) and path.is_dir()]
+        return [path for path in sorted((self.path / "results").glob("*")) if mine.search(path.name) and path.is_dir()]
 
     def logs(self, numbers: Sequence[str], results: Iterable[Path], named: Sequence[Path]) -> Logs:
         """Read the logs of a job: those that are given, or that Slurm names, or with its number, or those of the ranks.
@@ -199,10 +199,3 @@ def _holds(numbers: Iterable[str]) -> re.Pattern[str]:
         else:
             forms.append(r"(?<![0-9]_)" + re.escape(number) + (r"(?![0-9]|_[0-9])" if element else r"(?![0-9])"))
     return re.compile(rf"(?<![0-9])(?:{'|'.join(forms)})") if forms else re.compile(r"(?!)")
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
