@@ -64,10 +64,10 @@ def _tree(cls: type[_Chain]) -> type[_Chain]:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
     def unflatten(_: None, arrays: Any) -> _Chain:
-        made = object.__new__(cls)
+        tree = object.__new__(cls)
         for name, array in zip(names, arrays, strict=True):
-            object.__setattr__(made, name, array)
-        return made
+            object.__setattr__(tree, name, array)
+        return tree
 
     jax.tree_util.register_pytree_node(cls, lambda chain: ([getattr(chain, name) for name in names], None), unflatten)
     return cls
@@ -358,10 +358,10 @@ def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tupl
 
     def add(k: Array, carry: tuple[_Path, Array, Array]) -> tuple[_Path, Array, Array]:
         path, highest, total = carry
-        found = jnp.log(jnp.sum(path.row * b)) + path.size + _log_weights(k, x, poisson=poisson)
-        now = jnp.maximum(highest, found)
-        share = jnp.exp(jnp.minimum(highest, found) - jnp.where(jnp.isfinite(now), now, 0))  # of the larger
-        total = jnp.where(found > highest, total * share + 1, total + share)
+        summand = jnp.log(jnp.sum(path.row * b)) + path.size + _log_weights(k, x, poisson=poisson)
+        now = jnp.maximum(highest, summand)
+        share = jnp.exp(jnp.minimum(highest, summand) - jnp.where(jnp.isfinite(now), now, 0))  # of the larger
+        total = jnp.where(summand > highest, total * share + 1, total + share)
         return _Path.normal(_product(path.row, matrix), path.size), now, total
 
     start = _Path.normal(a, jnp.zeros((), a.dtype))
@@ -372,10 +372,10 @@ def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tupl
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Array, Array]:
+def _backward(poisson: bool, saved: Any, cotangent: Array) -> tuple[Array, Array, Array, Array]:
     """Compute the gradients of the logarithms.
 
-    With c_k = sum over points of given w_k / result, row_k = a P^k and col_k = P^k b, they are sum c_k col_k for a,
+    With c_k = sum over points of cotangent w_k / result, row_k = a P^k and col_k = P^k b, they are sum c_k col_k for a,
     sum c_k row_k for b, and for the matrix sum c_k M_k with M_0 = 0 and M_k+1 = M_k P' + row_k' b'.
     """
     a, matrix, b, x, result = saved
@@ -388,7 +388,7 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
         peak = jnp.max(shares, initial=-jnp.inf)
         peak = jnp.where(jnp.isfinite(peak), peak, 0)
         factors = jnp.exp(shares - peak)
-        weight = jnp.sum(given * factors)
+        weight = jnp.sum(cotangent * factors)
 
         def scaled(size: Array) -> Array:
             return jnp.exp(jnp.minimum(peak + size, LARGEST_EXPONENT))
@@ -411,7 +411,7 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
     start = (_Path.normal(a, zero), _sized(b, zero), (jnp.zeros_like(matrix), zero - LARGEST_EXPONENT), nothing)
     of_a, of_matrix, of_b, sums_of_x = lax.fori_loop(0, count, add, start)[3]
     # d/dx of a Poisson mixture takes each term to the next
-    of_x = given * jnp.where(known, sums_of_x - 1, 0) if poisson else jnp.zeros_like(x)
+    of_x = cotangent * jnp.where(known, sums_of_x - 1, 0) if poisson else jnp.zeros_like(x)
     return of_a, of_matrix, of_b, of_x
 
 

@@ -95,8 +95,8 @@ def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here
     scans = {str(path): _scan_file(scanner, path) for path in logs}
     if "-" in targets:
         scans["-"] = scanner.scan("-", iter(lambda: sys.stdin.buffer.read(BLOCK), b""))
-    if said := "\n".join(line for job in jobs for line in job.lines):
-        scans["Slurm"] = scanner.scan("Slurm", [said.encode()])
+    if answers := "\n".join(line for job in jobs for line in job.lines):
+        scans["Slurm"] = scanner.scan("Slurm", [answers.encode()])
     problems += [problem for job in jobs for problem in job.problems]
     problems += [f"{name}: {problem}" for name, scanned in scans.items() for problem in scanned.problems]
     report = Report(
@@ -113,18 +113,18 @@ def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here
 
 def redactor(scans: Mapping[str, Scanned], hosts: Iterable[str] = ()) -> Redactor:
     """Return what masks the names in all findings of some logs, and those that Slurm and the rank lines tell."""
-    made = Redactor()
+    masker = Redactor()
     for variable in ("USER", "LOGNAME", "SUDO_USER"):
-        made.learn(f"user={os.environ.get(variable, '')}")
+        masker.learn(f"user={os.environ.get(variable, '')}")
     for host in hosts:
-        made.learn(f"host={host}")
+        masker.learn(f"host={host}")
     for name, scanned in scans.items():
-        made.learn(str(Path(name).absolute()))
+        masker.learn(str(Path(name).absolute()))
         for host in scanned.hosts.values():
-            made.learn(f"host={host}")
+            masker.learn(f"host={host}")
         for finding in scanned.findings:
-            made.learn(finding.text)
-    return made
+            masker.learn(finding.text)
+    return masker
 
 
 def _read_dumps(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path], list[str]]:
@@ -171,25 +171,25 @@ def _find_job(job: str, run: Run) -> _Job:
     rows = accounting.last
     lines = [f"sacct: {row.identity} {row.ending}" for row in rows]
     completed = {row.ending for row in rows} == {"COMPLETED 0:0"}
-    found = _Job(_state(rows), rows[0].hosts if rows else [], lines, completed)
+    facts = _Job(_state(rows), rows[0].hosts if rows else [], lines, completed)
     if not accounting.final:
         waiting = _reasons(job, run)
-        found.lines += [f"squeue: {line}" for line in waiting]
-        found.state = found.state or (waiting[0] if waiting else "")
+        facts.lines += [f"squeue: {line}" for line in waiting]
+        facts.state = facts.state or (waiting[0] if waiting else "")
     if accounting.problem:
-        found.problems.append(f"accounting says nothing of job {job}: {accounting.problem}")
+        facts.problems.append(f"accounting says nothing of job {job}: {accounting.problem}")
         states = [*(queue_states(job, run) or {}).values()]
-        found.state = found.state or next((one for one in states if one != "COMPLETED"), "".join(states[:1]))
-    elif not found.state:
-        found.problems.append(
+        facts.state = facts.state or next((state for state in states if state != "COMPLETED"), "".join(states[:1]))
+    elif not facts.state:
+        facts.problems.append(
             f"Slurm knows no job {job}: look for its number with sacct --starttime=now-7days, or give its logs"
         )
     named = sorted({Path(path) for files in ask_outputs(job, run).values() for path in (files.output, files.errors)})
-    if not found.state.startswith("PENDING"):
-        found.paths = [path for path in named if _size(path)] or named  # one of two may be empty
-        if found.state and not named:
-            found.problems.append(f"Slurm names no log of job {job}: give its logs")
-    return found
+    if not facts.state.startswith("PENDING"):
+        facts.paths = [path for path in named if _size(path)] or named  # one of two may be empty
+        if facts.state and not named:
+            facts.problems.append(f"Slurm names no log of job {job}: give its logs")
+    return facts
 
 
 def _state(rows: Sequence[SacctRow]) -> str:

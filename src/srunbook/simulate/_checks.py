@@ -139,8 +139,8 @@ def host_name_problem() -> str | None:
     else:
         if any(":" in address or _can_bind(address) for address in addresses):
             return None
-        found = ", ".join(sorted(addresses))
-        problem = f"resolves to {found}, which is none of its addresses, so collectives will hang"
+        resolved = ", ".join(sorted(addresses))
+        problem = f"resolves to {resolved}, which is none of its addresses, so collectives will hang"
     return f"the name of this machine, {name!r}, {problem}; add this line to /etc/hosts: 127.0.0.1 {name}"
 
 

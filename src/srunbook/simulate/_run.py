@@ -213,11 +213,11 @@ def run(
         )
     nodes_of = {task.rank: task.node for task in job.tasks()}
     ended = [_rank_result(ending, nodes_of[ending.rank], collectors[ending.rank]) for ending in endings]
-    ranks = tuple(sorted(ended, key=lambda one: one.rank))
+    ranks = tuple(sorted(ended, key=lambda result: result.rank))
     return Result(
         returncode=exit_status(ranks, timed_out=timed_out),
         ranks=ranks,
-        first_failure=next((one for one in ended if one.returncode and not one.killed), None),
+        first_failure=next((result for result in ended if result.returncode and not result.killed), None),
         timed_out=timed_out,
         timeout=timeout,
         job_id=job_id,

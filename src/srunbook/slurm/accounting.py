@@ -233,12 +233,12 @@ class Accounting:
     @property
     def attempts(self) -> list[list[SacctRow]]:
         """Return the rows of each attempt, the last one last. A job that was requeued has several."""
-        found: list[list[SacctRow]] = []
+        attempts: list[list[SacctRow]] = []
         for row in self.rows:
-            if not row.step or not found:
-                found.append([])
-            found[-1].append(row)
-        return found
+            if not row.step or not attempts:
+                attempts.append([])
+            attempts[-1].append(row)
+        return attempts
 
     @cached_property
     def last(self) -> list[SacctRow]:
@@ -294,13 +294,13 @@ def ask_accounting(job: str, run: Run = run_here, *, more: Sequence[str] = (), p
     deadline = time.monotonic() + patience
     whole = leading_number(job) if "+" in job else job
     while True:
-        found = _ask_once(whole, run, more)
-        if found.problem or (found.final and all(row.settled for row in found.last)):
-            return found
+        accounting = _ask_once(whole, run, more)
+        if accounting.problem or (accounting.final and all(row.settled for row in accounting.last)):
+            return accounting
         states = queue_states(whole, run) or {}
         queued = next((state for state in states.values() if not is_over(state) and state != "COMPLETING"), "")
-        if (queued and not found.final) or not (found.rows or states) or time.monotonic() > deadline:
-            return found if found.rows else Accounting(queued=queued)
+        if (queued and not accounting.final) or not (accounting.rows or states) or time.monotonic() > deadline:
+            return accounting if accounting.rows else Accounting(queued=queued)
         time.sleep(PAUSE)
 
 

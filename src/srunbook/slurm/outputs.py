@@ -150,13 +150,13 @@ def _pattern(words: Iterable[str], option: str) -> str:
     >>> _pattern(["--parsable", "-o", "a.out", "--output=%j.out"], "output"), _pattern(["-e%j.err"], "error")
     ('%j.out', '%j.err')
     """
-    found = ""
+    pattern = ""
     for word, following in pairwise([*words, ""]):
         if word in (f"-{option[0]}", f"--{option}"):
-            found = following
+            pattern = following
         elif word.startswith((f"--{option}=", f"-{option[0]}")):
-            found = word.removeprefix(f"--{option}=") if word.startswith("--") else word[2:]
-    return found
+            pattern = word.removeprefix(f"--{option}=") if word.startswith("--") else word[2:]
+    return pattern
 
 
 def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:

@@ -78,13 +78,13 @@ def to_host(array: Array) -> np.ndarray[Any, Any]:
     return whole
 
 
-def compare_processes(given: dict[str, Any], *, progress: bool) -> bool:
+def compare_processes(arguments: dict[str, Any], *, progress: bool) -> bool:
     """Check that all processes were given the same; otherwise a run would hang or end in nonsense.
 
     One collective call gathers hashes of the arguments, so every process raises the same error.
 
     Args:
-        given: Arguments by name: trees of arrays, numbers and texts.
+        arguments: By name: trees of arrays, numbers and texts.
         progress: Whether this process was asked to report progress. It may differ.
 
     Returns:
@@ -95,12 +95,12 @@ def compare_processes(given: dict[str, Any], *, progress: bool) -> bool:
     """
     if jax.process_count() == 1:
         return progress
-    row = np.stack([np.full(8, progress, np.uint8), *map(_digest, given.values())])
+    row = np.stack([np.full(8, progress, np.uint8), *map(_digest, arguments.values())])
     everywhere = multihost_utils.process_allgather(row)  # (processes, 1 + arguments, 8)
     differs = (everywhere != everywhere[0]).any(axis=2)[:, 1:]
     if differs.any():
         processes = ", ".join(str(number) for number in np.flatnonzero(differs.any(axis=1)))
-        names = ", ".join(name for name, other in zip(given, differs.any(axis=0), strict=True) if other)
+        names = ", ".join(name for name, other in zip(arguments, differs.any(axis=0), strict=True) if other)
         raise SVGDError(
             f"process {processes} was given other values than process 0: {names}; give all processes the same, "
             "and make random numbers from the same seed"

@@ -95,11 +95,11 @@ class Run:
             "bandwidth": "a function" if callable(bandwidth) else bandwidth,
             "batch_size": self.settings.target.batch_size,
         }
-        given = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
+        requested = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
         counts = {"n_steps": self.n_steps, "every": self.every}
-        passed = self.identity | given | counts | {"initial particles": self.start, "data": self.data}
+        passed = self.identity | requested | counts | {"initial particles": self.start, "data": self.data}
         self.progress = compare_processes(passed, progress=self.progress)
-        if not (self.progress or any(given.values())):
+        if not (self.progress or any(requested.values())):
             self.every = max(self.n_steps, 1)
         self.layout = Layout(n, self.settings.mesh)
         self.batch_key = jax.random.fold_in(self.key, 2)

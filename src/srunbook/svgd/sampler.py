@@ -75,8 +75,8 @@ class SVGD:
         if kernel not in ("rbf", "linear"):
             raise ValueError(f"kernel={kernel!r}: it is 'rbf' or 'linear'")
         if (log_likelihood is None) != (data is None):
-            given = "data" if log_likelihood is None else "log_likelihood"
-            raise ValueError(f"only {given}= is given; log_likelihood= and data= come together")
+            present = "data" if log_likelihood is None else "log_likelihood"
+            raise ValueError(f"only {present}= is given; log_likelihood= and data= come together")
         lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
         if data is not None and (len(lengths) != 1 or 0 in lengths):
             raise ValueError(f"the arrays of data have {sorted(lengths)} rows; all have the same number, 1 or more")
