@@ -45,10 +45,7 @@ class SacctRow:
             still wait; of a component of a heterogeneous job with its offset, `56+1`.
         step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
         state: State in one word, such as COMPLETED or CANCELLED.
-        exit_code: Exit status.
         signal: Signal that ended it, or 0.
-        nodes: Number of nodes, or None where the row does not say.
-        tasks: Number of tasks, or None where the row does not say.
         elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
         node_list: Host list of its nodes; empty where there are none yet.
         raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.

@@ -60,7 +60,11 @@ def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[s
         shown = run(["scontrol", "show", "job", job]).stdout
     except OSError:
         shown = ""
-    return dict(_of_scontrol(shown)) or _of_sacct(job, run, head)
+    if files := dict(_of_scontrol(shown)):
+        return files
+    rows = _ask_rows(job, run, "StdOut", "StdErr") or _ask_rows(job, run)
+    jobs = [row for row in rows if "." not in row["JobID"] and row["WorkDir"]]
+    return {number: _files(row, head) for row in jobs for number in (row["JobID"], row["JobIDRaw"])}
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
@@ -80,13 +84,6 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
                 yield f"{number[2]}_{number[3]}", files
             if number[4]:
                 yield f"{number[4]}+{number[5]}", files
-
-
-def _of_sacct(job: str, run: Run, head: Head) -> dict[str, OutputFiles]:
-    """Do what `ask_outputs` does once scontrol has forgotten the job."""
-    rows = _ask_rows(job, run, "StdOut", "StdErr") or _ask_rows(job, run)
-    jobs = [row for row in rows if "." not in row["JobID"] and row["WorkDir"]]
-    return {number: _files(row, head) for row in jobs for number in (row["JobID"], row["JobIDRaw"])}
 
 
 def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:

@@ -78,26 +78,21 @@ def to_host(array: Array) -> np.ndarray[Any, Any]:
     return whole
 
 
-def compare_processes(arguments: dict[str, Any], *, progress: bool) -> bool:
+def compare_processes(arguments: dict[str, Any]) -> None:
     """Check that all processes were given the same; otherwise a run would hang or end in nonsense.
 
     One collective call gathers hashes of the arguments, so every process raises the same error.
 
     Args:
         arguments: By name: trees of arrays, numbers and texts.
-        progress: Whether this process was asked to report progress. It may differ.
-
-    Returns:
-        Whether process 0 was asked to report progress.
 
     Raises:
         SVGDError: A process was given something else than process 0.
     """
     if jax.process_count() == 1:
-        return progress
-    row = np.stack([np.full(8, progress, np.uint8), *map(_digest, arguments.values())])
-    everywhere = multihost_utils.process_allgather(row)  # (processes, 1 + arguments, 8)
-    differs = (everywhere != everywhere[0]).any(axis=2)[:, 1:]
+        return
+    everywhere = multihost_utils.process_allgather(np.stack([*map(_digest, arguments.values())]))
+    differs = (everywhere != everywhere[0]).any(axis=2)  # (processes, arguments)
     if differs.any():
         processes = ", ".join(str(number) for number in np.flatnonzero(differs.any(axis=1)))
         names = ", ".join(name for name, other in zip(arguments, differs.any(axis=0), strict=True) if other)
@@ -105,7 +100,6 @@ def compare_processes(arguments: dict[str, Any], *, progress: bool) -> bool:
             f"process {processes} was given other values than process 0: {names}; give all processes the same, "
             "and make random numbers from the same seed"
         )
-    return bool(everywhere[0, 0].any())
 
 
 def _digest(tree: Any) -> np.ndarray[Any, Any]:

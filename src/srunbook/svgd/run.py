@@ -96,9 +96,9 @@ class Run:
             "batch_size": self.settings.target.batch_size,
         }
         requested = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
-        counts = {"n_steps": self.n_steps, "every": self.every}
+        counts = {"n_steps": self.n_steps, "every": self.every, "progress": self.progress}
         passed = self.identity | requested | counts | {"initial particles": self.start, "data": self.data}
-        self.progress = compare_processes(passed, progress=self.progress)
+        compare_processes(passed)
         if not (self.progress or any(requested.values())):
             self.every = max(self.n_steps, 1)
         self.layout = Layout(n, self.settings.mesh)

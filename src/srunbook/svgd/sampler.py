@@ -120,7 +120,7 @@ class SVGD:
             initial: Where the particles start: an array (n, d), the same on all processes; or a function of a key and n
                 that makes one. By default standard normal numbers. All is computed in float32, or in float64 if these
                 are float64 and JAX_ENABLE_X64=1.
-            progress: Whether process 0 prints a line at every report; what the others are given does not matter.
+            progress: Whether process 0 prints a line at every report.
             every: Number of steps between two reports, checkpoints and looks at `stop`.
             checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
                 there continues it, with any number of devices and processes, and with the same number of steps or more.

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 from srunbook.slurm import Accounting, SacctRow, expand_hostlist
 from srunbook.verify.logs import PRINT, Logs, World
@@ -25,14 +24,6 @@ OWN_WORLDS = (
     "SLURM_PROCID and SLURM_NTASKS in each task, not in the batch script"
 )
 NO_SRUN = "the script alone runs on the first node only: put srun before the command"
-
-
-class Step(NamedTuple):
-    """A step that srun started."""
-
-    name: str
-    tasks: int  # 0 if sacct does not say
-    nodes: list[str]  # without domains
 
 
 # What Slurm says
@@ -106,10 +97,9 @@ def check_ranks(
     return [check for check in (*checks, _check_parameters(worlds)) if check]
 
 
-def steps_of(accounting: Accounting) -> list[Step]:
+def steps_of(accounting: Accounting) -> list[SacctRow]:
     """Return the steps that srun started in the last attempt."""
-    started = [row for row in accounting.last if row.step.isdecimal()]
-    return [Step(row.identity, row.tasks or 0, _short(row.node_list)) for row in started]
+    return [row for row in accounting.last if row.step.isdecimal()]
 
 
 def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
@@ -120,7 +110,7 @@ def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
     kept: list[World] = []
     taken: Counter[int] = Counter()
     for world in reversed(worlds):
-        fitting = sum(bool(step.tasks) and world.size % step.tasks == 0 for step in steps)
+        fitting = sum(world.size % step.tasks == 0 for step in steps if step.tasks)
         if taken[world.size] < max(fitting, 1):
             kept.append(replace(world, twins=False, moved=False))  # the other one may be of an earlier attempt
             taken[world.size] += 1
@@ -144,7 +134,7 @@ def _check_lines(job: str, worlds: Sequence[World], logs: Logs) -> Check:
     return passed(name, f"{_count(sum(len(world.runs) for world in worlds), 'rank')} in {read}")
 
 
-def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
+def _check_world(worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
     """Check that the ranks of each step are one world, and that all of them are there."""
     for world in worlds:
         fitting = [step for step in steps if _fits(step, world)]
@@ -157,35 +147,35 @@ def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
         if missing:
             evidence = f"{len(world.runs)} of {world.size} ranks printed a start line; not rank {_few(missing)}"
             return not_proven("world", evidence, f"is its output in another file? Give each: --log FILE. Or {PRINT}")
-    most = max((step.tasks for world in worlds for step in steps if _fits(step, world)), default=0)
-    silent = next((step for step in steps if step.tasks > most > 0), None)
+    most = max((step.tasks or 0 for world in worlds for step in steps if _fits(step, world)), default=0)
+    silent = next((step for step in steps if (step.tasks or 0) > most > 0), None)
     if silent:
-        return not_proven("world", f"{silent.name} has {silent.tasks} tasks and printed no rank lines", PRINT)
+        return not_proven("world", f"{silent.identity} has {silent.tasks} tasks and printed no rank lines", PRINT)
     return passed("world", "; ".join(f"world of {world.size}: {_places([world])}" for world in worlds[:8]))
 
 
-def _fits(step: Step, world: World) -> bool:
+def _fits(step: SacctRow, world: World) -> bool:
     """Return whether the tasks of a step can be these ranks: one each, or each task a launcher of as many."""
-    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.nodes or world.hosts)
+    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts)
 
 
-def _twins(world: World, worlds: Sequence[World], fitting: Sequence[Step]) -> Check | None:
+def _twins(world: World, worlds: Sequence[World], fitting: Sequence[SacctRow]) -> Check | None:
     """Check that no two processes were the same rank, unless each was of a step of its own."""
     if not (world.twins or world.moved):
         return None
     evidence = f"{world.times} worlds of {_count(world.size, 'rank')}: {_places(worlds)}"
     if world.times > max(len(fitting), 1):
         return failed("world", evidence, OWN_WORLDS)
-    if world.twins and max((step.tasks for step in fitting), default=1) > 1:
+    if world.twins and max((step.tasks or 0 for step in fitting), default=1) > 1:
         return not_proven("world", f"at the same time, {evidence}", f"run one step after the other; or {OWN_WORLDS}")
     return None
 
 
-def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step]) -> Check:
+def _misfit(world: World, worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
     """Say why no step can be these ranks."""
-    step = max(steps, key=lambda step: step.tasks)
-    has = f"{step.name} has {_count(step.tasks, 'task')} on {_count(len(step.nodes), 'node')}"
-    if not step.tasks or world.size % step.tasks == 0 or len(step.nodes) == 1:  # or the script started them
+    step = max(steps, key=lambda step: step.tasks or 0)
+    has = f"{step.identity} has {_count(step.tasks, 'task')} on {_count(len(step.hosts), 'node')}"
+    if not step.tasks or world.size % step.tasks == 0 or len(step.hosts) == 1:  # or the script started them
         evidence = f"a world of {world.size} on {_count(len(world.hosts), 'node')}, and {has}"
         return not_proven("world", evidence, "Slurm counts only ranks that srun starts: start them with srun")
     return failed("world", f"a world of {_count(world.size, 'rank')}, and {has}: {_places(worlds)}", OWN_WORLDS)
