@@ -30,19 +30,6 @@ def generate(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("name", [b"a\xff.yaml", b"a\nb.yaml"])
-def test_name_of_a_file_that_is_no_text(tmp_path, name):
-    """A configuration whose name cannot stand in a comment is refused in one line, and nothing is written."""
-    path = os.fsencode(tmp_path) + b"/" + name
-    with open(path, "wb") as stream:  # noqa: PTH123 - a name of bytes
-        stream.write(b"profile: small\nscript: a.py\n")
-    command = [Path(sys.executable).with_name("srunbook"), "generate", "--config", path]
-    result = subprocess.run(command, capture_output=True, check=False)
-
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"a comment has one line of UTF-8" in result.stderr
-
-
 def test_standard_output_is_the_script_alone(generate):
     """Standard output is the script, byte for byte what the library renders, and nothing is said beside it."""
     result = generate(*SMALL, "--", "--epochs", "3")

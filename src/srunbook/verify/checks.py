@@ -156,7 +156,7 @@ def _check_world(worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
 
 def _fits(step: SacctRow, world: World) -> bool:
     """Return whether the tasks of a step can be these ranks: one each, or each task a launcher of as many."""
-    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts)
+    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts or world.hosts)
 
 
 def _twins(world: World, worlds: Sequence[World], fitting: Sequence[SacctRow]) -> Check | None:
