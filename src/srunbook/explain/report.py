@@ -130,14 +130,10 @@ def _first_of_each(findings: Iterable[Finding], name: str = "slug") -> list[Find
 class Status(IntEnum):
     """Exit statuses of `srunbook explain`."""
 
-    EXPLAINED = 0
-    """An entry explains the first failure, or dumps show where ranks wait."""
-    BAD_INPUT = 2
-    """A log, a dump or a job could not be read; what the others say is printed."""
-    UNKNOWN = 3
-    """Something failed that no entry knows, or a rank ended and no line says why."""
-    NOTHING_FAILED = 4
-    """No line speaks of a failure."""
+    EXPLAINED = 0  # an entry explains the first failure, or dumps show where ranks wait
+    BAD_INPUT = 2  # a log, a dump or a job could not be read; what the others say is printed
+    UNKNOWN = 3  # something failed that no entry knows, or a rank ended and no line says why
+    NOTHING_FAILED = 4  # no line speaks of a failure
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[s
 
     Args:
         job: Number of the job, or of an element or component. Of the latter, this finds those of all components.
-        run: Runs a command of Slurm; on this machine by default.
-        head: Reads the beginning of a script; on this machine by default.
+        run: Runs a command of Slurm.
+        head: Reads the beginning of a script.
 
     Returns:
         The files of each part by its number, such as `56_3` and `56+1`, and by the one that Slurm gave it. Nothing

@@ -18,17 +18,11 @@ class NotInStepError(RuntimeError):
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """A task's place in its step.
+    """A task's place in its step; ranks and nodes count from 0.
 
     Args:
-        rank: Number of the task in the step, from 0.
-        world_size: Number of tasks in the step.
-        local_rank: Number of the task on its node, from 0.
-        node_id: Number of the node in the step, from 0.
         nodes: Names of the nodes of the step.
         tasks_per_node: Number of tasks on each of these nodes.
-        job_id: The job's id.
-        step_id: The step's id within the job.
         cpus_per_task: CPUs of each task, or None where srun was not told a number.
         gpus_on_node: GPUs that the step has on this node.
     """

@@ -32,14 +32,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Args:
-        name: What was checked.
-        verdict: Its verdict.
-        evidence: What was found.
-        hint: What to do next; empty if the check passed.
-    """
+    """What was checked, the verdict, what was found, and what to do next, which is empty if the check passed."""
 
     name: str
     verdict: Verdict

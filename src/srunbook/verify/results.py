@@ -19,14 +19,6 @@ Span = tuple[int, int, int]
 """The first epoch, the last one, and the step from one to the next, 0 if there is only one."""
 
 
-class MetricsError(ValueError):
-    """A table is not as it should be; the message says where, `hint` what to do."""
-
-    def __init__(self, message: str, hint: str = AGAIN) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
 def check_files(results: Sequence[Path], names: Sequence[str]) -> Check:
     """Check that the folder of results holds files, and that they are not empty."""
     if not results:
@@ -50,8 +42,10 @@ def check_metrics(results: Sequence[Path], asked: int | None) -> Check | None:
     for path in (path for folder in results for path in sorted(folder.rglob(METRICS)) if is_file(path)):
         try:
             checks.append(passed(METRICS, f"{path}: {_summary(path, asked)}"))
-        except (OSError, csv.Error, MetricsError) as error:
-            return failed(METRICS, f"{path}: {error}", getattr(error, "hint", AGAIN))
+        except FloatingPointError as error:
+            return failed(METRICS, f"{path}: {error}", DIVERGED)
+        except (OSError, csv.Error, ValueError) as error:
+            return failed(METRICS, f"{path}: {error}", AGAIN)
     more = f" and {len(checks) - 1} more" if checks[1:] else ""
     return replace(checks[0], evidence=checks[0].evidence + more) if checks else None
 
@@ -68,7 +62,7 @@ def _summary(path: Path, asked: int | None) -> str:
         for cells in filter(None, rows):
             lines, line = lines + 1, rows.line_num
             if len(cells) != len(columns):
-                raise MetricsError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
+                raise ValueError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
             for name, cell in zip(columns, cells, strict=True):
                 if name == "epoch" and cell.isdecimal():
                     span = _next(span, int(cell), line, several="step" in columns)
@@ -79,9 +73,9 @@ def _summary(path: Path, asked: int | None) -> str:
                     else:
                         last[name] = value
     if not lines:
-        raise MetricsError("it holds no numbers")
+        raise ValueError("it holds no numbers")
     if asked and span and span[1] not in (asked, asked - 1 + span[0]):
-        raise MetricsError(f"the last epoch is {span[1]}; {asked} epochs were asked for")
+        raise ValueError(f"the last epoch is {span[1]}; {asked} epochs were asked for")
     ends = ", ".join(f"{name} {value:g}" for name, value in list(last.items())[:12])
     which = f"epochs {span[0]} to {span[1]}" if span else f"{lines} lines"
     return f"{which}{f'; at the end {ends}' if ends else ''}"
@@ -95,10 +89,10 @@ def _next(span: Span | None, epoch: int, line: int, *, several: bool) -> Span:
     if several:
         return first, epoch, step
     if epoch <= before:
-        raise MetricsError(f"line {line}: epoch {epoch} comes after epoch {before}")
+        raise ValueError(f"line {line}: epoch {epoch} comes after epoch {before}")
     step = step or epoch - before
     if epoch != before + step:
-        raise MetricsError(f"line {line}: epoch {before + step} is missing")
+        raise ValueError(f"line {line}: epoch {before + step} is missing")
     return first, epoch, step
 
 
@@ -108,8 +102,8 @@ def _number(name: str, cell: str, line: int, *, required: bool) -> float | None:
         value = float(cell)
     except ValueError:
         if required:
-            raise MetricsError(f"line {line}: {name} is {cell[:40]!r}, which is not a number") from None
+            raise ValueError(f"line {line}: {name} is {cell[:40]!r}, which is not a number") from None
         return None
     if not math.isfinite(value):
-        raise MetricsError(f"line {line}: {name} is {cell[:40]}", DIVERGED)
+        raise FloatingPointError(f"line {line}: {name} is {cell[:40]}")
     return value
