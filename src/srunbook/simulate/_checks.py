@@ -60,7 +60,8 @@ def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path)
     """Return the absolute path of the program of a command."""
     if not argv:
         raise SimulationError("no command was given; it follows two dashes, as in: -- python train.py")
-    path = shutil.which(directory / argv[0] if "/" in argv[0] else argv[0], path=environ.get("PATH"))
+    name = str(directory / argv[0]) if "/" in argv[0] else argv[0]
+    path = shutil.which(name, path=environ.get("PATH"))
     if not path:
         raise SimulationError(
             f"cannot execute {argv[0]!r}: it is no executable file, and in no folder of PATH. Is its environment "

@@ -279,8 +279,8 @@ def _places(worlds: Sequence[World]) -> str:
 
 
 def _few(values: Iterable[object]) -> str:
-    values = [*values]
-    return ", ".join([*map(str, values[:8]), *(["..."] if values[8:] else [])])
+    shown = [*map(str, values)]
+    return ", ".join([*shown[:8], *(["..."] if shown[8:] else [])])
 
 
 def _count(number: int | None, noun: str) -> str:
