@@ -267,9 +267,9 @@ A node says hello.
 ENTRIES = {
     "whole": ("", "", None),
     "section": ("## The cause\n", "", "entry whose first sections are not 'The fix', 'The cause'"),
-    "field": ("stage: meet\n", "", "field 'stage' is missing"),
-    "stage": ("stage: meet", "stage: begin", "field 'stage' should be 'submit', 'queue',"),
-    "unknown": ("stage: meet", "stage: meet\nwhere: rank 0", "unknown field 'where'; known are explains, fix,"),
+    "field": ("stage: meet\n", "", "field 'stage': Field required"),
+    "stage": ("stage: meet", "stage: begin", "field 'stage': Input should be 'submit', 'queue',"),
+    "unknown": ("stage: meet", "stage: meet\nwhere: rank 0", "field 'where': Unexpected keyword argument"),
     "empty": ('["* says <hello>"]', "[]", "give `messages`, the literal forms of the message, or"),
     "everything": ("* says <hello>", "* # <hello>", "has 5 letters of its own and would match lines of any program"),
     "fix": ("be quiet.", "be quiet", "fix: 'Tell `node1` to be quiet' is not one sentence of at most 200"),

@@ -358,14 +358,9 @@ FILES = 1024
 
 
 def connections(job: JobSpecification, devices_per_process: int | None = None) -> int:
-    """Count the TCP connections of each process of JAX on CPUs: each is an open file.
+    """Count the TCP connections of each process of JAX on CPUs, about: each is an open file.
 
-    Args:
-        job: The job.
-        devices_per_process: Count as if each process had this many devices.
-
-    Returns:
-        About how many; 0 for a single process, and for frameworks and platforms whose devices do not connect this way.
+    There are none for a single process, and for frameworks and platforms whose devices do not connect this way.
     """
     processes = job.nodes * job.processes
     if job.framework != "jax" or job.gpus:
