@@ -118,8 +118,8 @@ def wrong_options(words: list[str]) -> str | None:
             _, rest, _ = command.make_parser(context).parse_args(list(words))
             if not isinstance(command, click.Group) or not rest:
                 return None
-            name, found, words = command.resolve_command(context, rest)
-            command = found or command
+            name, subcommand, words = command.resolve_command(context, rest)
+            command = subcommand or command
             context = click.Context(command, info_name=name, parent=context, **command.context_settings)
     except click.UsageError as error:
         return error.format_message()
