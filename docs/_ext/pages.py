@@ -9,6 +9,7 @@ a parameter from what it is.
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from pathlib import Path
 from textwrap import shorten
@@ -46,7 +47,7 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
     page = app.env.docname
     written = [meta for meta in doctree.findall(nodes.meta) if meta.get("name") == "description"]
     text = written[0]["content"] if written else first_sentences(doctree)
-    text = shorten(text, LONGEST, placeholder="…", break_on_hyphens=False)
+    text = re.sub("[,;:.(-]+…$", "…", shorten(text, LONGEST, placeholder="…", break_on_hyphens=False))
     for meta in written:
         meta.parent.remove(meta)
     doctree.insert(0, nodes.meta(name="description", content=text))
