@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
 from recording_files import Recording, RecordingError, read_recording, recording_path, write_recording
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,11 +161,3 @@ def test_wrong_recording(tmp_path, changes, complaint):
 
     with pytest.raises(RecordingError, match=f"a.recording.json: .*{complaint}"):
         read_recording(path)
-
-
-def test_stamp_has_the_time_of_the_job():
-    """The line under a script says how long the job took, and not its last step."""
-    rows = [{"JobID": "7", "Elapsed": "00:01:17"}, {"JobID": "7.0", "Elapsed": "00:00:05"}]
-    recording = replace(SAMPLE, command="sbatch a", where="slurm", versions={"slurm": "22.05.8"}, accounting=rows)
-
-    assert recorded.stamp(recording) == "Ran on Slurm 22.05.8 in 77 s, 2026-01-02"
