@@ -88,7 +88,7 @@ def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:
         paths = [path for path in sorted(root.glob(pattern)) if not path.name.startswith("plot_")]
         twice = [path for path in paths if path.name in files]
         if twice or not paths:
-            wrong = f"two files are called {twice[0].name}" if twice else "there is no such file"
+            wrong = f"two files have the name {twice[0].name}" if twice else "no file matches"
             raise ExtensionError(f"guide-zip: {pattern}: {wrong}")
         files |= {path.name: path for path in paths}
     return files

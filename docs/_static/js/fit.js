@@ -24,7 +24,7 @@ export function save(config) {
   memory = config;
   let kept = true;
   try {
-    localStorage.removeItem(KEY); // so that old values don't come back if there is no room for the new ones
+    localStorage.removeItem(KEY); // if saving fails below, forget the old values too
     if (config) localStorage.setItem(KEY, JSON.stringify(config));
   } catch {
     kept = false;
