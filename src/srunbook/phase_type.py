@@ -76,13 +76,7 @@ def _tree(cls: type[_Chain]) -> type[_Chain]:
 def _compiled(method: Callable[[_Chain, Any], Array]) -> Callable[[_Chain, Any], Array]:
     """Compile a method once for each shape: outside of jit, JAX would compile each operation."""
     once = jax.jit(method)
-
-    @functools.wraps(method)
-    def call(chain: _Chain, x: Any) -> Array:
-        result: Array = once(chain, x)
-        return result
-
-    return call
+    return functools.wraps(method)(lambda chain, x: once(chain, x))
 
 
 @_tree

@@ -234,7 +234,7 @@ def test_a_job_that_proves_nothing(jobs, name, sentence):
     [
         ("failed", "FAILED 3:0, 2 nodes (node[1-2]), elapsed 00:", "srunbook explain"),
         ("step-failed", ".0 is FAILED 1:0; expected COMPLETED 0:0", "srunbook explain"),
-        ("cancelled", "CANCELLED 0:0, 2 nodes (node[1-2]), elapsed 00:", "srunbook explain"),
+        ("cancelled", "CANCELLED 0:0, 2 nodes (node[1-2]), elapsed 00:", "somebody ended it"),
         ("out-of-memory", "expected COMPLETED 0:0", "srunbook explain"),
         ("node-fail", "job         NODE_FAIL ", "srunbook explain"),
         ("one-host", "2 ranks ran on node1; the job was given node1, node2", "start the tasks on all nodes"),

@@ -153,7 +153,7 @@ def test_a_job_of_the_scaling_study(job):
         (row("17", state="FAILED|1:0"), [], ["FAILED 1:0, 2 nodes (node[1-2])", "srunbook explain 17"]),
         (row("17", state="FAILED|75:0"), TWO, ["submit it again, with the same --checkpoint-dir"]),
         (row("17", state="FAILED|78:0"), TWO, ["only fail again"]),
-        (row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "srunbook explain 17"]),
+        (row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "somebody ended it"]),
         (row("17", state="COMPLETED|1:0"), TWO, ["expected COMPLETED 0:0"]),
     ],
 )

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -86,18 +87,7 @@ Exit status:
     help="Kill all tasks when one fails, or not. [default: kill]",
 )
 @click.argument("command", nargs=-1, required=False, type=click.UNPROCESSED)
-def command(
-    nodes: int | None,
-    ntasks_per_node: str,
-    cpus_per_task: int | None,
-    gpus_per_node: int,
-    timeout: float | None,
-    output_dir: str | None,
-    slurm: str,
-    label: bool,
-    kill_on_bad_exit: bool,
-    command: tuple[str, ...],
-) -> None:
+def command(command: tuple[str, ...], **options: Any) -> None:
     """Run COMMAND as several processes on this machine, each with the environment that srun gives to a task.
 
     The command schedules nothing and limits nothing: it starts the processes, labels their output, and leaves none
@@ -106,20 +96,7 @@ def command(
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt_once)
     try:
-        result = simulate.run(
-            command,
-            nodes=nodes,
-            ntasks_per_node=ntasks_per_node,
-            cpus_per_task=cpus_per_task,
-            gpus_per_node=gpus_per_node,
-            timeout=timeout,
-            output_dir=output_dir,
-            slurm=slurm,
-            label=label,
-            echo=True,
-            kill_on_bad_exit=kill_on_bad_exit,
-            keep_lines=LAST_LINES,
-        )
+        result = simulate.run(command, echo=True, keep_lines=LAST_LINES, **options)
     except simulate.SimulationError as error:
         _say(str(error))
         sys.exit(2)

@@ -149,12 +149,7 @@ def submit(
 
 
 def await_job(
-    state: State,
-    job: str,
-    *,
-    user: str = USER,
-    follow: Say = say_nothing,
-    timeout: float | None = None,
+    state: State, job: str, *, user: str = USER, follow: Say = say_nothing, timeout: float | None = None
 ) -> FinishedJob:
     """Wait for the end of a job, or of an element of an array, as `submit` does."""
     pieces: list[str] = []

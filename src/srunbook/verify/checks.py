@@ -19,6 +19,12 @@ STATUSES = {
 }
 """What to do about the exit statuses of `srunbook.signals`."""
 
+STATES = {
+    "CANCELLED": "somebody ended it: sacct with --format=JobID,State%30 says who; then submit again",
+    "PREEMPTED": "other jobs took its nodes: submit again, with --requeue if the program can resume",
+}
+"""What to do where no log says why a job ended; its steps are CANCELLED in other cases, too."""
+
 OWN_WORLDS = (
     "under torchrun, --nnodes is missing or --standalone is given; without torchrun, take rank and world size from "
     "SLURM_PROCID and SLURM_NTASKS in each task, not in the batch script"
@@ -49,7 +55,7 @@ def check_job(job: str, accounting: Accounting) -> Check:
     evidence = f"{row.ending}, {where}, says sacct{again}"
     if _fine(row):
         return passed("job", evidence)
-    return failed("job", f"{evidence}; expected COMPLETED 0:0", _hint(job, row))
+    return failed("job", f"{evidence}; expected COMPLETED 0:0", STATES.get(row.state) or _hint(job, row))
 
 
 def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
@@ -156,7 +162,7 @@ def _check_world(worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
 
 def _fits(step: SacctRow, world: World) -> bool:
     """Return whether the tasks of a step can be these ranks: one each, or each task a launcher of as many."""
-    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts or world.hosts)
+    return bool(step.tasks and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts or world.hosts))
 
 
 def _twins(world: World, worlds: Sequence[World], fitting: Sequence[SacctRow]) -> Check | None:
