@@ -132,7 +132,8 @@ class JobSpecification(BaseModel):
         "gpu",
     )
     gpus_per_node: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=GPUS)] | None = _field(
-        "GPUs on each node: a number, with a type before it if your site wants one.", "a100:4"
+        "GPUs on each node: a number, with a type before it if your site wants one. A job of gloo asks for none.",
+        "a100:4",
     )
     gpu_option: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] | None = _field(
         "The option that asks for the GPUs: gpus-per-node, gres, gpus-per-task, or none if the partition "
