@@ -49,13 +49,13 @@ def command(count: str, gpus: int, sharing: int | None, optimizer: str, precisio
     PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations come on top, and with
     FSDP the layers that a GPU fetches while it computes.
     """
-    sharing = sharing or gpus
-    if gpus % sharing:
-        raise click.UsageError(f"{gpus} GPUs do not divide into groups of {sharing}: choose a divisor for --sharing")
     try:
         parameters = memory.read_count(count)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    sharing = sharing or gpus
+    if gpus % sharing:
+        raise click.UsageError(f"{gpus} GPUs do not divide into groups of {sharing}: choose a divisor for --sharing")
     everything = memory.whole(parameters, memory.PRECISIONS[precision], optimizer)
     rows = {"DDP, each GPU holds all": everything, f"FSDP, {sharing} share a copy": everything.divided(sharing)}
     table: list[tuple[str, ...]] = [("GB on each GPU", "parameters", "gradients", "optimizer", "together")]
