@@ -158,7 +158,7 @@ def _scan_file(scanner: Scanner, path: Path) -> Scanned:
     try:
         scanned = scanner.scan(str(path), read_blocks(path))
     except OSError as error:
-        more = f": give the logs in it, as in {path}/*.out" if path.is_dir() else ""
+        more = f": give the logs in it, as in {path}/*.out" if isinstance(error, IsADirectoryError) else ""
         return Scanned(problems=[f"{error.strerror}{more}"])
     if not scanned.size and not scanned.problems:
         scanned.problems.append("the file is empty")
