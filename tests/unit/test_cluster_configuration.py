@@ -55,6 +55,14 @@ def test_options_win_over_the_words_of_the_cluster():
     assert partition == "PartitionName=x Default=YES Nodes=node1 DefMemPerCPU=7 maxtime=10 PriorityTier=1"
 
 
+@pytest.mark.parametrize(
+    ("fields", "enforced"), [({}, "associations"), ({"qos": {"short": {}}}, "associations,limits,qos")]
+)
+def test_limits_hold_where_the_file_has_some(fields, enforced):
+    """Limits of a QOS hold also where all nodes are alike; a cluster without limits takes any QOS."""
+    assert values(slurm_conf(Specification(**fields), PLUGINS))["AccountingStorageEnforce"] == enforced
+
+
 def test_accounting_is_set_up_in_two_steps():
     """What limits a counted resource or names another QOS comes once all is there; names reach the shell quoted."""
     qos = {"normal": {"max_wall": "01:00:00"}, "a": {"preempt": ["b"], "grp_tres": {"cpu": 4}}, "b": {"priority": 5}}

@@ -116,8 +116,9 @@ def slurm_conf(specification: Specification, plugins: Mapping[str, Any]) -> str:
     preemption = specification.preemption
     kind = {"partition": "preempt/partition_prio", "qos": "preempt/qos", "none": "preempt/none"}[preemption.by]
     signal = "SlurmctldParameters=preempt_send_user_signal\n" if preemption.send_user_signal else ""
-    # Slurm learns at its start what to enforce. Without a file the cluster has no limits, and takes any QOS.
-    enforced = "associations,limits,qos" if isinstance(specification.nodes, dict) else "associations"
+    # Slurm learns at its start what to enforce. A cluster without anything of its own takes any QOS.
+    like_a_site = isinstance(specification.nodes, dict) or specification.model_fields_set & {"qos", "accounts", "users"}
+    enforced = "associations,limits,qos" if like_a_site else "associations"
     scripts = "".join(
         f"{word}=/etc/slurm/{name}\n" for word, name, text in site_scripts(specification) if word != "TaskProlog"
     )
