@@ -158,7 +158,8 @@ def _scan_file(scanner: Scanner, path: Path) -> Scanned:
     try:
         scanned = scanner.scan(str(path), read_blocks(path))
     except OSError as error:
-        more = f": give the logs in it, as in {path}/*.out" if isinstance(error, IsADirectoryError) else ""
+        folder = not isinstance(error, PermissionError) and path.is_dir()
+        more = f": give the logs in it, as in {path}/*.out" if folder else ""
         return Scanned(problems=[f"{error.strerror}{more}"])
     if not scanned.size and not scanned.problems:
         scanned.problems.append("the file is empty")
