@@ -42,7 +42,6 @@ extensions = [
     "real_files",
     "gallery",
     "failures",
-    "paste_box",
     "measured",
     "drawings",
     "pages",
@@ -97,6 +96,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "gallery/backreferences",
+    "css": (),
     "default_thumb_file": str(ROOT / "docs" / "_static" / "printed.svg"),
     "parallel": 2,
     "reset_modules": ("gallery.restore_environment", "gallery.style"),
@@ -118,6 +118,7 @@ html_js_files = [
     ("js/my-cluster.js", {"type": "module"}),
 ]
 html_favicon = "docs/_static/favicon.svg"
+html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_show_sphinx = False
 html_baseurl = "https://srunbook.readthedocs.io/en/latest/"

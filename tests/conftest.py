@@ -23,7 +23,7 @@ from support.reader import Reader
 from srunbook import cluster, simulate
 from srunbook.cluster import Specification, State
 from srunbook.cluster._roots import find_root
-from srunbook.cluster._sections import suite_of
+from srunbook.cluster._sections import SUITES
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def find_standing(items: list[pytest.Item]) -> list[pytest.Item]:
     """Note the inputs of each test that runs programs or jobs; return those that have passed with the same inputs."""
     inputs = Inputs(ROOT, installed_version)
     passed = {*PASSED.read_text(encoding="utf-8").splitlines()} if PASSED.exists() else set()
-    slurm = {name: root.slurm for name in (*cluster.GENERATIONS, cluster.NEWEST) if (root := find_root(suite_of(name)))}
+    slurm = {name: root.slurm for name, suite in SUITES.items() if (root := find_root(suite))}
     found = []
     for item in items:
         if not item.nodeid.startswith(("tests/simulation/", "tests/cluster/")):
@@ -188,7 +188,7 @@ def healed(slurm: State, until: Callable[[Callable[[], object]], object]) -> Ite
     yield slurm
     cluster.faults.heal(slurm)
     cluster.capture(slurm, ["scancel", f"--user={cluster.USER}"], user=None)
-    until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})
+    until(lambda: set(cluster.node_states(slurm).values()) == {"idle"})
 
     assert cluster.running_state(slurm.specification.name).faults == []
 

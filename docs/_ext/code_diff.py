@@ -1,15 +1,4 @@
-"""The directive `code-diff`: a file as it differs from an earlier one, with the whole file below.
-
-    ```{code-diff} examples/torchrun/ddp.py
-    :from: examples/torchrun/one_gpu.py
-    ```
-
-Added lines are marked, removed ones are shown in their place, and long runs of unchanged lines shrink to a note. The
-copy button takes the whole new file, because its text is what the block holds.
-
-A page that explains each change beside its reason takes the difference apart; each line of the content is a range of
-changed lines, from the first that contains one text to the last that contains the other, or the one change that
-contains a text:
+"""The directive `code-diff`: a file as it differs from an earlier one, with both files, whole, below.
 
     ```{code-diff} examples/torchrun/ddp.py
     :from: examples/torchrun/one_gpu.py
@@ -18,7 +7,11 @@ contains a text:
     DistributedSampler(dataset)
     ```
 
-The parts of a page show every changed line once, or the build fails. Both files, whole, follow the last of them.
+Long runs of unchanged lines shrink to a note. The copy button takes the whole new file: the text of the block.
+
+A page that explains each change beside its reason shows parts. Each line of the content is a range of changed lines,
+from the first that contains one text to the last that contains the other, or the one change that contains a text. The
+parts of a page show every changed line once, or the build fails.
 """
 
 from __future__ import annotations
@@ -30,8 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from code_file import INCLUDED, caption
 from docutils import nodes
 from docutils.parsers.rst import directives
-from repository import FileError, RepositoryDirective, disclosure, find, language, note, root
-from sphinx.transforms import SphinxTransform
+from repository import LANGUAGES, FileError, RepositoryDirective, disclosure, find, note
 from sphinx.util import logging
 
 if TYPE_CHECKING:
@@ -51,12 +43,9 @@ SHORTEST_GAP = 4
 
 
 class Line(NamedTuple):
-    """A line of a difference.
+    """A line of a difference: `-` removed, `+` added, or with a space in both files.
 
-    Args:
-        mark: `-` for a removed line, `+` for an added one, a space for one in both files.
-        place: Its index in the earlier file if it is removed, else in the later one.
-        text: What it says.
+    `place` is its index in the earlier file if it is removed, else in the later one.
     """
 
     mark: str
@@ -65,11 +54,7 @@ class Line(NamedTuple):
 
 
 def compare(before: str, after: str) -> list[Line]:
-    r"""Return the lines of two files in reading order.
-
-    >>> [line.mark + line.text for line in compare("a\nb\n", "a\nc\n")]
-    [' a', '-b', '+c']
-    """
+    """Return the lines of two files in reading order."""
     old, new = before.splitlines(), after.splitlines()
     lines: list[Line] = []
     for kind, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -79,31 +64,11 @@ def compare(before: str, after: str) -> list[Line]:
     return lines
 
 
-def hidden(marks: str) -> dict[int, int]:
-    """Return the runs of unchanged lines to hide, as positions from and up to.
-
-    >>> hidden("+" + " " * 12 + "-"), hidden(" " * 9 + "+")
-    ({4: 10}, {0: 6})
-    """
-    runs = {}
-    for run in re.finditer(" +", marks):
-        first = run.start() + (CONTEXT if run.start() else 0)
-        last = run.end() - (CONTEXT if run.end() < len(marks) else 0)
-        if last - first >= SHORTEST_GAP:
-            runs[first] = last
-    return runs
-
-
 def choose(lines: list[Line], wanted: str) -> list[int]:
     """Return the positions of the changed lines of a range.
 
-    Args:
-        lines: The lines of the difference.
-        wanted: `TEXT ... TEXT`: from the first changed line with one to the last with the other; or `TEXT`: the run of
-            changed lines around the first that contains it.
-
-    Raises:
-        FileError: No changed line contains a text, or the second comes before the first.
+    `TEXT ... TEXT` means those from the first with one text to the last with the other; `TEXT` means the run of changed
+    lines around the first that contains it.
     """
     first, dots, last = (text.strip() for text in wanted.partition(" ... "))
     changed = [position for position, line in enumerate(lines) if line.mark != " "]
@@ -139,19 +104,17 @@ class CodeDiff(RepositoryDirective):
     """Shows a file as it differs from the one that `from` names, or a part of the difference."""
 
     has_content = True
+    needed = ("from",)
     option_spec: ClassVar = {"from": directives.unchanged_required}
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
         """Build caption, difference and both files, whole."""
-        if "from" not in self.options:
-            raise FileError("name the earlier file: `:from: examples/torchrun/one_gpu.py`")
-        earlier = find(self.env, self.options["from"])
+        name, earlier_name = self.arguments[0], self.options["from"]
+        earlier = find(self.env, earlier_name)
         self.env.note_dependency(str(earlier))
         before, after = earlier.read_text(encoding="utf-8"), path.read_text(encoding="utf-8")
         if before == after:
             raise FileError(f"{path.name} is {earlier.name}, byte for byte: there is no difference to show")
-
-        name, earlier_name = (file.relative_to(root(self.env)).as_posix() for file in (path, earlier))
         note(self.env, INCLUDED, name)
         note(self.env, INCLUDED, earlier_name)
         lines = compare(before, after)
@@ -159,56 +122,49 @@ class CodeDiff(RepositoryDirective):
         shown = [lines[position] for position in around(lines, chosen)]
         text = "".join(f"{line.text}\n" for line in shown if line.mark != "-") if chosen else after
         added, removed = (sum(line.mark == mark and bool(line.text.strip()) for line in lines) for mark in "+-")
-        box = nodes.container(classes=["code-file", "code-diff"], is_div=True)
-        box += caption(self.env, path, name, f", from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines")
-        block = diff_block(text, text, language=language(path), real_file=name, before=before, after=after)
+        language = LANGUAGES.get(path.suffix, "text")
+        block = diff_block(text, text, language=language, real_file=name, before=before, after=after)
         block["earlier"], block["chosen"] = earlier.name, chosen
         self.set_source_info(block)
-        box += block
-        whole = nodes.literal_block(after, after, language=language(path), real_file=name)
-        box += disclosure("", whole, summary=f"The whole file {path.name}", classes=["code-diff-whole"])
-        old = nodes.container(classes=["code-file"], is_div=True)
-        old += caption(self.env, earlier, earlier_name)
-        old += nodes.literal_block(before, before, language=language(earlier), real_file=earlier_name)
-        box += disclosure("", old, summary=f"The earlier file {earlier.name}", classes=["code-diff-whole"])
-        yield box
+        new = nodes.literal_block(after, after, language=language, real_file=name)
+        old = nodes.literal_block(before, before, language=language, real_file=earlier_name)
+        captioned = nodes.container("", caption(self.env, earlier_name), old, classes=["code-file"], is_div=True)
+        yield nodes.container(
+            "",
+            caption(self.env, name, f", from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines"),
+            block,
+            disclosure("", new, summary=f"The whole file {path.name}", classes=["code-diff-whole"]),
+            disclosure("", captioned, summary=f"The earlier file {earlier.name}", classes=["code-diff-whole"]),
+            classes=["code-file", "code-diff"],
+            is_div=True,
+        )
 
 
-class PartsOfDiff(SphinxTransform):
-    """Checks that the parts of a page show each changed line once; leaves one caption and one pair of whole files."""
+def join_parts(_app: Sphinx, doctree: nodes.document) -> None:
+    """Check the parts of each difference on a page; leave one caption, and both files below the last part."""
+    pairs: dict[tuple[str, str], list[diff_block]] = {}
+    for block in doctree.findall(diff_block):
+        pairs.setdefault((block["real_file"], block["earlier"]), []).append(block)
+    for blocks in pairs.values():
+        if any(block["chosen"] for block in blocks):
+            check_parts(blocks)
+            for block in blocks[1:]:
+                block.parent.remove(block.parent[0])  # the caption
+            for block in blocks[:-1]:
+                del block.parent[block.parent.index(block) + 1 :]  # the whole files
 
-    default_priority = 400
 
-    def apply(self, **_: object) -> None:
-        """Treat the blocks of each pair of files together."""
-        pairs: dict[tuple[str, str], list[diff_block]] = {}
-        for block in self.document.findall(diff_block):
-            pairs.setdefault((block["real_file"], block["earlier"]), []).append(block)
-        for blocks in pairs.values():
-            if any(block["chosen"] for block in blocks):
-                self.check(blocks)
-                for block in blocks[1:]:
-                    block.parent.remove(block.parent[0])  # the caption
-                for block in blocks[:-1]:
-                    del block.parent[block.parent.index(block) + 1 :]  # the whole files
-
-    @staticmethod
-    def check(blocks: list[diff_block]) -> None:
-        """Warn of each changed line that is shown nowhere, or more than once."""
-        lines = compare(blocks[0]["before"], blocks[0]["after"])
-        everything = [position for position, line in enumerate(lines) if line.mark != " "]
-        shown = [position for block in blocks for position in block["chosen"] or everything]
-        for position in everything:
-            line, times = lines[position], shown.count(position)
-            if times != 1 and line.text.strip():
-                logger.warning(
-                    "the parts of %s show this changed line %d times, not once: %s",
-                    blocks[0]["real_file"],
-                    times,
-                    f"{line.mark} {line.text}",
-                    location=blocks[0],
-                    type="code-diff",
-                )
+def check_parts(blocks: list[diff_block]) -> None:
+    """Warn of each changed line that is shown nowhere, or more than once."""
+    lines = compare(blocks[0]["before"], blocks[0]["after"])
+    everything = [position for position, line in enumerate(lines) if line.mark != " "]
+    shown = [position for block in blocks for position in block["chosen"] or everything]
+    for position in everything:
+        line, times = lines[position], shown.count(position)
+        if times != 1 and line.text.strip():
+            problem = f"show this changed line {times} times, not once: {line.mark} {line.text}"
+            name = blocks[0]["real_file"]
+            logger.warning("the parts of %s %s", name, problem, location=blocks[0], type="code-diff")
 
 
 def colour(writer: HTML5Translator, node: diff_block, text: str) -> list[str]:
@@ -234,15 +190,14 @@ def visit_diff_block(writer: HTML5Translator, node: diff_block) -> None:
 
 def whole(markup: list[str], marks: str) -> Iterator[str]:
     """Write all lines, with long runs of unchanged ones behind a note."""
-    starts = hidden(marks)
-    for position, line in enumerate(markup):
-        if position in starts.values():
-            yield "</span>"
-        if position in starts:
-            yield f'<span class="diff-gap">{starts[position] - position} lines as before\n</span><span hidden>'
-        yield line
-    if len(markup) in starts.values():
-        yield "</span>"
+    for run in re.finditer(" +|[-+]+", marks):
+        lines = markup[run.start() : run.end()]
+        first = CONTEXT if run.start() else 0
+        last = len(lines) - (CONTEXT if run.end() < len(marks) else 0)
+        if run[0].isspace() and last - first >= SHORTEST_GAP:
+            gap = f'<span class="diff-gap">{last - first} lines as before\n</span><span hidden>'
+            lines[first:last] = [gap, *lines[first:last], "</span>"]
+        yield from lines
 
 
 def part(markup: list[str], shown: list[int]) -> Iterator[str]:
@@ -253,11 +208,10 @@ def part(markup: list[str], shown: list[int]) -> Iterator[str]:
         yield markup[position]
 
 
-def setup(app: Sphinx) -> dict[str, bool | int]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Register the directive and its nodes."""
     app.setup_extension("code_file")
     app.add_directive("code-diff", CodeDiff)
-    app.add_transform(PartsOfDiff)
+    app.connect("doctree-read", join_parts)
     app.add_node(diff_block, html=(visit_diff_block, None))
-    version = 3  # of the nodes in doctrees kept from an earlier build
-    return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}
+    return {"env_version": 3}  # of the nodes in doctrees kept from an earlier build

@@ -5,7 +5,7 @@ A job script's `#SBATCH` lines are coloured as what they are to Slurm: directive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -13,7 +13,7 @@ from pygments.lexer import bygroups, inherit
 from pygments.lexers.shell import BashLexer
 from pygments.token import Comment, Keyword, Name, Operator, String, Text
 from recorded import badge
-from repository import FileError, RepositoryDirective, download, language, line, note, root
+from repository import LANGUAGES, FileError, RepositoryDirective, download, line, note, root
 from sphinx.directives.code import LiteralIncludeReader
 from sphinx.util import parselinenos
 
@@ -50,20 +50,13 @@ class JobScriptLexer(BashLexer):  # type: ignore[misc]
     }
 
 
-def caption(env: BuildEnvironment, path: Path, name: str, part: str = "") -> nodes.paragraph:
-    """Make the line above a file: its name, which part of it is shown, and a download.
-
-    Args:
-        env: The build environment, in the middle of reading a page.
-        path: The file.
-        name: Its path from the root of the repository.
-        part: What follows the name.
-    """
+def caption(env: BuildEnvironment, name: str, part: str = "") -> nodes.paragraph:
+    """Make the line above a file: its path from the root, which part of it is shown, and a download."""
     shown = nodes.literal(name, name, classes=["code-file-name"])
     return line(
         nodes.inline("", "", shown, nodes.inline(part, part, classes=["code-file-part"])),
         " ",
-        nodes.inline("", "", download(env, path, "Download"), classes=["code-file-download"]),
+        nodes.inline("", "", download(env, root(env) / name, "Download"), classes=["code-file-download"]),
         classes=["code-file-caption"],
     )
 
@@ -75,63 +68,49 @@ class CodeFile(RepositoryDirective):
     contains one text to the next that contains another.
     """
 
-    option_spec: ClassVar = {
-        "pyobject": directives.unchanged_required,
-        "section": directives.unchanged_required,
-        "start-at": directives.unchanged_required,
-        "end-at": directives.unchanged_required,
-        "emphasize-text": directives.unchanged_required,
-        "emphasize-lines": directives.unchanged_required,
-    }
+    option_spec: ClassVar = dict.fromkeys(
+        ("pyobject", "section", "start-at", "end-at", "emphasize-text", "emphasize-lines"),
+        directives.unchanged_required,
+    )
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
         """Build caption, block and badge."""
-        name = path.relative_to(root(self.env)).as_posix()
+        name = self.arguments[0]
         note(self.env, INCLUDED, name)
-        wanted: dict[str, Any] = {}
-        part = ""
-        if "pyobject" in self.options:
-            part = self.options["pyobject"]
-            wanted = {"pyobject": part, "dedent": None}
-        elif "section" in self.options:
-            part = self.options["section"]
-            wanted = {"start-after": f"[{part}]", "end-before": f"[/{part}]", "dedent": None}
-        elif "start-at" in self.options:
+        part = self.options.get("pyobject") or self.options.get("section") or ""
+        wanted = {**self.options, "dedent": None}
+        if "section" in wanted:
+            wanted |= {"start-after": f"[{part}]", "end-before": f"[/{part}]"}
+        elif "start-at" in wanted:
             part = "in part"
-            start = self.options["start-at"]
-            wanted = {"start-at": start, "end-at": self.options.get("end-at", start), "dedent": None}
+            wanted.setdefault("end-at", wanted["start-at"])
         text, _ = LiteralIncludeReader(path, wanted, self.config).read()
-        box = nodes.container(classes=["code-file"], is_div=True)
-        box += caption(self.env, path, name, f", {part}" if part else "")
-        block = nodes.literal_block(text, text, language=language(path), real_file=name)
+        block = nodes.literal_block(text, text, language=LANGUAGES.get(path.suffix, "text"), real_file=name)
         lines = self.emphasized(text.splitlines())
         if lines:
             block["highlight_args"] = {"hl_lines": lines}
         self.set_source_info(block)
-        box += block
-        if path.suffix == ".sbatch" and not part:
-            box += badge(self.env, path)
-        yield box
+        badges = [badge(self.env, path)] if path.suffix == ".sbatch" and not part else []
+        head = caption(self.env, name, f", {part}" if part else "")
+        yield nodes.container("", head, block, *badges, classes=["code-file"], is_div=True)
 
     def emphasized(self, lines: list[str]) -> list[int]:
         """Return the numbers, from 1, of the lines to emphasize."""
         chosen = set()
-        if "emphasize-text" in self.options:
-            wanted = self.options["emphasize-text"]
+        if wanted := self.options.get("emphasize-text"):
             chosen = {number for number, content in enumerate(lines, 1) if wanted in content}
             if not chosen:
                 raise FileError(f"no line contains the text to emphasize, {wanted!r}")
-        if "emphasize-lines" in self.options:
-            chosen |= {number + 1 for number in parselinenos(self.options["emphasize-lines"], len(lines))}
+        if wanted := self.options.get("emphasize-lines"):
+            chosen |= {number + 1 for number in parselinenos(wanted, len(lines))}
             if max(chosen) > len(lines):
                 raise FileError(f"line {max(chosen)} cannot be emphasized: there are {len(lines)}")
         return sorted(chosen)
 
 
-def setup(app: Sphinx) -> dict[str, bool | int]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("code-file", CodeFile)
     app.add_lexer("sbatch", JobScriptLexer)
-    version = 3  # of the blocks in doctrees kept from an earlier build
-    return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}
+    return {"env_version": 3}  # of the blocks in doctrees kept from an earlier build

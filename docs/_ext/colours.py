@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cycler import cycler
+
 LIGHT = {
     "color-brand-primary": "#0b5a78",
     "color-brand-content": "#0b5a78",
@@ -56,5 +58,13 @@ PLOT = {
 def plot_style(theme: str) -> dict[Any, Any]:
     """Return matplotlib's settings for a plot in the colours of a theme, which is the same at every build."""
     places = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor")
-    style = {"font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "srunbook"}
-    return style | dict.fromkeys(places, PLOT[theme][0])
+    return {
+        "axes.prop_cycle": cycler(color=PLOT[theme][1:]),
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "font.family": "sans-serif",
+        "legend.frameon": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "srunbook",
+        **dict.fromkeys(places, PLOT[theme][0]),
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import MISSING, fields
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,20 +39,12 @@ class EntryError(ValueError):
 
 @cache
 def parse_entry(text: str, name: str) -> Entry:
-    """Make an entry of the text of its page.
-
-    Args:
-        text: The page, from its first line.
-        name: What an error calls the page.
-
-    Raises:
-        EntryError: The page has no front matter, or one that is not that of an entry.
-    """
-    found = FRONT_MATTER.match(text)
-    if not found:
+    """Make an entry of the text of its page, which an error calls by the name."""
+    front = FRONT_MATTER.match(text)
+    if not front:
         raise EntryError(f"{name}: no front matter: an entry begins with its fields between two lines ---")
     try:
-        facts = YAML(typ="safe").load(found[1])
+        facts = YAML(typ="safe").load(front[1])
     except YAMLError as error:
         raise EntryError(f"{name}: front matter that is not YAML: {' '.join(str(error).split())}") from None
     if isinstance(facts, dict):
@@ -82,11 +74,7 @@ def _problems(entry: Entry) -> Iterator[str]:
 
 
 def read_entries(folder: Path) -> dict[str, Entry]:
-    """Read all entries of a folder, by slug.
-
-    Raises:
-        EntryError: An entry does not have its form, or explains one that does not exist.
-    """
+    """Read all entries of a folder, by slug, and check that those exist which an entry explains."""
     pages = sorted(path for path in folder.glob("*.md") if path.stem != "index")
     entries = {path.stem: parse_entry(path.read_text(encoding="utf-8"), path.name) for path in pages}
     for slug, entry in entries.items():
@@ -113,22 +101,14 @@ def ordinary_lines(root: Path, entries: dict[str, Entry]) -> list[str]:
     """Return the shapes of the lines that speak of trouble in good runs."""
     scanner = Scanner(entries)
     good = [run for path, run in recordings(root) if not shows_failure(path) and not run.exit_code]
-    found = (finding for run in good for finding in scanner.scan("", ["\n".join(run.output).encode()]).findings)
-    spoken = (finding for finding in found if not finding.slug and finding.weight is not Trouble.ENDED)
-    return sorted({shape(finding.text) for finding in spoken})
+    findings = [finding for run in good for finding in scanner.scan("", ["\n".join(run.output).encode()]).findings]
+    return sorted({shape(each.text) for each in findings if not each.slug and each.weight is not Trouble.ENDED})
 
 
 def shipped_text(root: Path) -> str:
-    """Return what the wheel carries: each entry's fields but those with their default, and ordinary lines."""
+    """Return what the wheel carries: the entries, and ordinary lines."""
     entries = read_entries(root / FOLDER)
-    described = {
-        slug: {
-            field.name: getattr(entry, field.name)
-            for field in fields(entry)
-            if field.default is MISSING or getattr(entry, field.name) != field.default
-        }
-        for slug, entry in entries.items()
-    }
+    described = {slug: asdict(entry) for slug, entry in entries.items()}
     shipped = {"entries": described, "ordinary": ordinary_lines(root, entries)}
     return json.dumps(shipped, indent=1, ensure_ascii=False) + "\n"
 

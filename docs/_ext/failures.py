@@ -9,12 +9,11 @@ shows the message; where no machine here can reproduce it, `source` says where t
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from docutils import nodes
 from failure_entries import FRONT_MATTER, EntryError, parse_entry
-from repository import line
+from repository import line, note, noted
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "troubleshooting"
+ENTRY = "failure-entry"
+"""The fact that holds the entry of a page."""
 
 SECTIONS = ["The fix", "The cause"]
 """The first sections of an entry."""
@@ -43,59 +43,41 @@ PHASES = {
 """What a job does in each stage."""
 
 
-class FailureIndexNode(nodes.General, nodes.Element):  # type: ignore[misc]
-    """Stands for the entries of a stage until all pages are read."""
-
-
-def is_entry(page: str) -> bool:
-    """Tell whether a page is an entry: one in the folder that is not its index."""
-    return page.startswith(f"{FOLDER}/") and page != f"{FOLDER}/index"
-
-
-def entry_of(env: BuildEnvironment, page: str) -> Entry | None:
-    """Return the entry of a page, or None where its front matter is wrong, of which reading the page has warned."""
-    try:
-        return parse_entry(Path(env.doc2path(page)).read_text(encoding="utf-8"), page)
-    except EntryError:
-        return None
-
-
 INLINE = re.compile(r"`([^`]+)`|\[([^\]]+)\]\((https?://[^)\s]+)\)")
 
 
 def inlined(text: str) -> list[nodes.Node]:
     """Make nodes of a line of text with code between backticks, and links as Markdown writes them."""
-    found, end = [], 0
+    parts, end = [], 0
     for match in INLINE.finditer(text):
         code, label, address = match.groups()
-        found += [nodes.Text(text[end : match.start()])]
-        found += [nodes.literal(code, code) if code else nodes.reference("", label, refuri=address)]
+        parts += [nodes.Text(text[end : match.start()])]
+        parts += [nodes.literal(code, code) if code else nodes.reference("", label, refuri=address)]
         end = match.end()
-    return [*found, nodes.Text(text[end:])]
+    return [*parts, nodes.Text(text[end:])]
 
 
-def add_title(_app: Sphinx, page: str, content: list[str]) -> None:
+def add_title(app: Sphinx, page: str, content: list[str]) -> None:
     """Give an entry its title, on the line below its front matter, so that all other lines keep their number."""
-    if not is_entry(page):
+    if not page.startswith("troubleshooting/") or page == "troubleshooting/index":
         return
+    title = page
     try:
         entry = parse_entry(content[0], page)
+        title = f"`` {entry.title} ``" if entry.messages else entry.title
+        app.env.metadata[page][ENTRY] = entry
     except EntryError as error:
         logger.warning("%s", error, location=page, type="failures")
-        title = page
-    else:
-        title = f"`` {entry.title} ``" if entry.messages else entry.title
-    found = FRONT_MATTER.match(content[0])
-    place = found.end() if found else 0
+    front = FRONT_MATTER.match(content[0])
+    place = front.end() if front else 0
     content[0] = f"{content[0][:place]}# {title}\n{content[0][place:].removeprefix(chr(10))}"
 
 
 def build_head(app: Sphinx, doctree: nodes.document) -> None:
     """Put the forms of the message and the fix below an entry's title, and its description into the page's head."""
     page = app.env.docname
-    entry = entry_of(app.env, page) if is_entry(page) else None
-    section = next(doctree.findall(nodes.section), None)
-    if entry is None or section is None:
+    entry = app.env.metadata[page].get(ENTRY)
+    if entry is None:
         return
     check(entry, page, doctree)
     box = nodes.container(classes=["failure-head"], is_div=True)
@@ -109,7 +91,7 @@ def build_head(app: Sphinx, doctree: nodes.document) -> None:
         box += line(
             "Not reproduced here. Text from ", *inlined(f"{entry.source}."), classes=["badge-line", "badge-none"]
         )
-    section.insert(1, box)
+    next(doctree.findall(nodes.section)).insert(1, box)
     described = f"{entry.title}. {entry.fix}".replace("`", "")
     doctree.insert(0, nodes.meta(name="description", content=described))
     if keywords := app.env.metadata[page].get("keywords"):
@@ -136,31 +118,25 @@ def check(entry: Entry, page: str, doctree: nodes.document) -> None:
 class FailureIndex(SphinxDirective):
     """Lists the entries of a stage, each with its fix."""
 
-    required_arguments: ClassVar = 1
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Leave a mark that is filled when all pages are read."""
+        """Leave an empty list, which is filled when all pages are read."""
         stage = self.arguments[0]
         if stage not in PHASES:
-            error = f"failure-index: {stage!r} is no stage; there are {', '.join(PHASES)}"
-            return [self.state.document.reporter.error(error, line=self.lineno)]
-        self.env.metadata[self.env.docname]["failure-index"] = "yes"
-        return [FailureIndexNode(stage=stage)]
+            raise self.error(f"no stage {stage!r}; there are {', '.join(PHASES)}")
+        note(self.env, "failure-index", stage)
+        return [nodes.bullet_list(classes=["failure-index"], stage=stage)]
 
 
 def list_entries(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Put the list of entries where a page asked for it."""
-    marks = list(doctree.findall(FailureIndexNode))
-    if not marks:
-        return
-    pages = [name for name in app.env.found_docs if is_entry(name)]
-    found = {name: entry for name in pages if (entry := entry_of(app.env, name))}
-    for mark in marks:
-        items = nodes.bullet_list(classes=["failure-index"])
-        chosen = [(entry.title.lower(), name) for name, entry in found.items() if entry.stage == mark["stage"]]
-        for _, name in sorted(chosen):
-            items += listed(found[name], app.builder.get_relative_uri(page, name))
-        mark.replace_self(items if len(items) else line("No entries yet.", classes=[]))
+    """Fill the lists of a page."""
+    for items in [*doctree.findall(nodes.bullet_list)]:
+        if "stage" in items:
+            chosen = [(entry.title.lower(), name, entry) for name, entry in noted(app.env, ENTRY).items()]
+            for _, name, entry in sorted(chosen):
+                if entry.stage == items["stage"]:
+                    items += listed(entry, app.builder.get_relative_uri(page, name))
 
 
 def listed(entry: Entry, address: str) -> nodes.list_item:
@@ -177,15 +153,14 @@ def listed(entry: Entry, address: str) -> nodes.list_item:
 
 def index_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Name the pages that list entries, to be written anew by every build."""
-    return [page for page in env.found_docs if "failure-index" in env.metadata[page]]
+    return [*noted(env, "failure-index")]
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Register the directive, the list and the checks."""
-    app.add_node(FailureIndexNode)
     app.add_directive("failure-index", FailureIndex)
     app.connect("source-read", add_title)
     app.connect("doctree-read", build_head)
     app.connect("env-updated", index_pages)
     app.connect("doctree-resolved", list_entries)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"env_version": 1}  # of what is noted of a page

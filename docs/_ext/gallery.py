@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-from colours import PLOT, plot_style
-from cycler import cycler
+from colours import plot_style
 from sphinx.errors import ExtensionError
 from sphinx_gallery import gen_gallery
 from sphinx_gallery.scrapers import matplotlib_scraper
@@ -45,8 +44,8 @@ def checksum(app: Sphinx, driver: Path) -> Path:
     return Path(app.srcdir, "gallery", *driver.parts[-2:]).with_suffix(".py.md5")
 
 
-def hash_of_used(root: Path, driver: Path) -> str:
-    """Return the hash of an example and what it uses: its guide's files, results it names, rooms that they import."""
+def hashes(root: Path, driver: Path) -> dict[str, str]:
+    """Return the hashes of an example and what it uses: its guide's files, results it names, rooms that they import."""
     text = driver.read_text(encoding="utf-8")
     files = [path for path in root.glob("bench/results/*.json") if path.name in text]
     guide = [path for path in driver.parent.rglob("*") if not re.match(r"plot_|.*\.recording\.json$", path.name)]
@@ -57,11 +56,8 @@ def hash_of_used(root: Path, driver: Path) -> str:
         for room in [root / "bench/measurements.py", *root.glob("src/srunbook/*")]:
             if room.stem in imports and room not in files:
                 files += [room, *room.rglob("*")]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        if path.is_file() and path.suffix != ".pyc":
-            digest.update(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()
+    used = {path for path in files if path.is_file() and path.suffix != ".pyc"}
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in used}
 
 
 def restore_environment(_conf: dict[str, Any], _name: str) -> None:
@@ -74,13 +70,7 @@ def style(_conf: dict[str, Any], _name: str) -> None:
     """Set matplotlib's colours and fonts before each example, and again after it."""
     mpl.rcdefaults()
     mpl.use("agg")
-    settings: dict[Any, Any] = {
-        "axes.prop_cycle": cycler(color=PLOT["light"][1:]),
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "legend.frameon": False,
-    }
-    mpl.rcParams.update(settings | plot_style("light"))
+    mpl.rcParams.update(plot_style("light"))
 
 
 def as_svg(block: tuple[Any, ...], block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
@@ -97,7 +87,7 @@ def as_svg(block: tuple[Any, ...], block_vars: dict[str, Any], gallery_conf: dic
 def forget_outdated(app: Sphinx) -> None:
     """Let each example run again that uses a file which has changed; start afresh when an example is gone."""
     root, gallery = Path(app.srcdir).parent, Path(app.srcdir, "gallery")
-    now = {str(driver.relative_to(root)): hash_of_used(root, driver) for driver in drivers(root)}
+    now = {str(driver.relative_to(root)): hashes(root, driver) for driver in drivers(root)}
     stamp = gallery / "used.json"
     before = json.loads(stamp.read_text(encoding="utf-8")) if stamp.is_file() else {}
     if not before or before.keys() - now.keys():
@@ -110,11 +100,7 @@ def forget_outdated(app: Sphinx) -> None:
 
 
 def run_gallery(app: Sphinx) -> None:
-    """Run the gallery, and check that each example has passed, in this build or in an earlier one.
-
-    Raises:
-        ExtensionError: An example failed or did not run.
-    """
+    """Run the gallery, and check that each example has passed, in this build or in an earlier one."""
     root = Path(app.srcdir).parent
     if all(checksum(app, driver).is_file() for driver in drivers(root)):  # then no processes need to start
         app.config.sphinx_gallery_conf["parallel"] = False
@@ -134,12 +120,12 @@ def run_gallery(app: Sphinx) -> None:
             )
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Put the guard around the gallery's own run."""
     app.setup_extension("sphinx_gallery.gen_gallery")
+    app.registry.js_files[:] = [file for file in app.registry.js_files if file[0] != "sg-tags.js"]  # nothing has tags
     for listener in list(app.events.listeners["builder-inited"]):
         if listener.handler is gen_gallery.generate_gallery_rst:
             app.disconnect(listener.id)
     app.connect("builder-inited", forget_outdated, priority=400)
     app.connect("builder-inited", run_gallery)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

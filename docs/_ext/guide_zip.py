@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from docutils import nodes
-from repository import after_build, line, root
+from repository import after_build, line, noted, root
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
@@ -82,11 +82,7 @@ class GuideZip(SphinxDirective):
 
 
 def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:
-    """Return the files that a guide lists, by their names in the zip.
-
-    Raises:
-        ExtensionError: A pattern has no files, or two files have the same name.
-    """
+    """Return the files that a guide lists, by their names in the zip."""
     files: dict[str, Path] = {}
     for pattern in patterns:
         paths = [path for path in sorted(root.glob(pattern)) if not path.name.startswith("plot_")]
@@ -99,11 +95,7 @@ def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:
 
 
 def requirements(root: Path, packages: list[str]) -> str:
-    """Write the `requirements.txt` of a guide.
-
-    Raises:
-        ExtensionError: `constraints.txt` has no version of a package.
-    """
+    """Write the `requirements.txt` of a guide, with the versions of `constraints.txt`."""
     constraints = (root / "constraints.txt").read_text(encoding="utf-8")
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", constraints, re.MULTILINE))
     if missing := {*packages} - pinned.keys():
@@ -169,24 +161,21 @@ def write_zips(app: Sphinx) -> None:
     """Write the zips of all guides whose index links to one."""
     repository = root(app.env)
     Path(app.outdir, FOLDER).mkdir(exist_ok=True)
-    for index, facts in app.env.metadata.items():
-        if "guide-zip" in facts:
-            guide, packages, patterns = facts["guide-zip"]
-            files = files_of(repository, patterns)
-            target = Path(app.outdir, FOLDER, f"{guide}.zip")
-            with TemporaryDirectory() as name, ZipFile(target, "w", ZIP_DEFLATED) as zipped:
-                folder = Path(name)
-                for path in [repository / "LICENSE", *files.values()]:
-                    shutil.copy(path, folder)  # with its x bit
-                (folder / "README.md").write_text(readme(app.env, index, guide, files), encoding="utf-8")
-                (folder / "requirements.txt").write_text(requirements(repository, packages), encoding="utf-8")
-                for path in sorted(folder.iterdir()):
-                    zipped.write(path, f"{guide}/{path.name}")
+    for index, (guide, packages, patterns) in noted(app.env, "guide-zip").items():
+        files = files_of(repository, patterns)
+        target = Path(app.outdir, FOLDER, f"{guide}.zip")
+        with TemporaryDirectory() as name, ZipFile(target, "w", ZIP_DEFLATED) as zipped:
+            folder = Path(name)
+            for path in [repository / "LICENSE", *files.values()]:
+                shutil.copy(path, folder)  # with its x bit
+            (folder / "README.md").write_text(readme(app.env, index, guide, files), encoding="utf-8")
+            (folder / "requirements.txt").write_text(requirements(repository, packages), encoding="utf-8")
+            for path in sorted(folder.iterdir()):
+                zipped.write(path, f"{guide}/{path.name}")
 
 
-def setup(app: Sphinx) -> dict[str, bool | int]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Register the directive, and make the zips after each build."""
     app.add_directive("guide-zip", GuideZip)
     after_build(app, write_zips)
-    version = 1  # of what is noted of a page
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": version}
+    return {"env_version": 1}  # of what is noted of a page

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markdownify import ATX, MarkdownConverter
+from navigation import above
 from repository import after_build
 
 from srunbook._files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bs4 import Tag
     from sphinx.application import Sphinx
-    from sphinx.environment import BuildEnvironment
 
 UNSEEN = re.compile(
     r'<a class="headerlink".*?</a>|<del>.*?</del>|<span class="diff-gap">.*?</span>'
@@ -29,9 +27,6 @@ UNSEEN = re.compile(
     re.DOTALL,
 )
 """Marks of headings, what a difference has besides the new file, and the gallery's links within a page."""
-
-LEFT_OUT = {"404"}
-"""Pages that nobody asks for by name."""
 
 
 def language(block: Tag) -> str:
@@ -41,16 +36,17 @@ def language(block: Tag) -> str:
     return "" if name in ("none", "default") else name.lower()
 
 
+OPTIONS = {
+    "bullets": "-",
+    "code_language_callback": language,
+    "escape_asterisks": False,
+    "escape_underscores": False,
+    "heading_style": ATX,
+}
+
+
 class Converter(MarkdownConverter):  # type: ignore[misc]
     """Writes what markdownify does not know: names of folded parts and tabs, drawings, links to other pages."""
-
-    class Options(MarkdownConverter.DefaultOptions):  # type: ignore[misc]
-        """Markdown as programs expect it."""
-
-        bullets = "-"
-        code_language_callback = staticmethod(language)
-        escape_asterisks = escape_underscores = False
-        heading_style = ATX
 
     def convert_summary(self, _node: Tag, text: str, **_: object) -> str:
         """Write the name of a part that one click opens, or of a tab."""
@@ -82,59 +78,33 @@ class Converter(MarkdownConverter):  # type: ignore[misc]
         return str(super().convert_td(node, text.replace("|", r"\|"), parent_tags))
 
 
-def markdown(html: str) -> str:
-    r"""Return what a page shows as Markdown.
-
-    >>> markdown('<h1>A<a class="headerlink" href="#a">¶</a></h1><p><a href="../b.html#c">b</a></p>')
-    '# A\n\n[b](../b.md)\n'
-    """
-    plain = re.sub("</?span[^>]*>", "", UNSEEN.sub("", html))  # thousands, which take most of the time
-    return f"{Converter().convert(plain).strip()}\n"
-
-
 def write_markdown(app: Sphinx, page: str, _template: str, context: dict[str, Any], tree: object) -> None:
     """Write a page as Markdown, and name the file in the head of the page."""
-    if tree is None or page in LEFT_OUT or app.builder.format != "html":
+    if tree is None or page == "404" or app.builder.format != "html":
         return
-    target = Path(app.outdir, f"{page}.md")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, markdown(context["body"]))
+    html = re.sub("</?span[^>]*>", "", UNSEEN.sub("", context["body"]))  # thousands, which take most of the time
+    write_whole(Path(app.outdir, f"{page}.md"), f"{Converter(**OPTIONS).convert(html).strip()}\n")
     link = f'<link rel="alternate" type="text/markdown" href="{posixpath.basename(page)}.md">'
     context["metatags"] = context.get("metatags", "") + link
 
 
-def below(env: BuildEnvironment, page: str) -> Iterator[str]:
-    """Yield the pages below a page, in the order of the sidebar."""
-    for child in env.toctree_includes.get(page, []):
-        yield child
-        yield from below(env, child)
-
-
-def listed(app: Sphinx, page: str) -> str:
-    """Write the line of a page."""
-    title = " ".join(app.env.titles[page].astext().split()).replace("[", "\\[").replace("]", "\\]")
-    description = app.env.metadata[page].get("description", "")
-    return f"- [{title}]({app.config.html_baseurl}{page}.md): {description}"
-
-
 def write_overview(app: Sphinx) -> None:
-    """Write `llms.txt`: the pages of the first page alone, then a part for each page that has others below."""
+    """Write `llms.txt`: a part for each page below the root that has others below; the root's has the rest."""
     env, root = app.env, app.config.root_doc
-    first, parts = [root], []
-    for page in env.toctree_includes.get(root, []):
-        pages = list(dict.fromkeys(below(env, page)))
-        if pages:
-            parts += [f"## {env.titles[page].astext()}", "\n".join(listed(app, name) for name in [page, *pages])]
-        else:
-            first.append(page)
-    head = [f"# {app.config.project}", f"> {env.metadata[root].get('description', '')}"]
-    about = "Each page is also there as Markdown: put `.md` in place of `.html`."
-    text = "\n\n".join([*head, about, "## Start", "\n".join(listed(app, name) for name in first), *parts])
-    write_whole(Path(app.outdir, "llms.txt"), f"{text}\n")
+    parts: dict[str, list[str]] = {}
+    for page in env.collect_relations():  # in the order of the sidebar
+        part = [*reversed(above(app, page)), page][:2][-1]
+        title = " ".join(env.titles[page].astext().split()).replace("[", "\\[").replace("]", "\\]")
+        item = f"- [{title}]({app.config.html_baseurl}{page}.md): {env.metadata[page].get('description', '')}"
+        parts.setdefault(part if env.toctree_includes.get(part) else root, []).append(item)
+    blocks = [f"# {app.config.project}", f"> {env.metadata[root].get('description', '')}"]
+    blocks.append("Each page is also there as Markdown: put `.md` in place of `.html`.")
+    for part, lines in parts.items():
+        blocks += [f"## {'Start' if part == root else env.titles[part].astext()}", "\n".join(lines)]
+    write_whole(Path(app.outdir, "llms.txt"), "\n\n".join(blocks) + "\n")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Connect both."""
     app.connect("html-page-context", write_markdown)
     after_build(app, write_overview)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from sphinx import addnodes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from docutils import nodes
     from sphinx.application import Sphinx
     from sphinx.builders.html import StandaloneHTMLBuilder
@@ -21,48 +23,41 @@ LEFT_OUT = re.compile(r"troubleshooting/(?!index$)|reference/api-")
 """Names of pages that the navigation leaves out."""
 
 
-def branches(app: Sphinx, page: str) -> list[dict[str, Any]]:
-    """Return the pages below a page, each with its name, its title in HTML and the pages below it."""
-    builder = cast("StandaloneHTMLBuilder", app.builder)
-    return [
-        {
-            "page": below,
-            "title": builder.render_partial(app.env.titles[below])["title"],
-            "branches": branches(app, below),
-        }
-        for below in app.env.toctree_includes.get(page, [])
-        if below in app.env.titles and not LEFT_OUT.match(below)
-    ]
-
-
 @cache
 def navigation(app: Sphinx) -> list[dict[str, Any]]:
-    """Return the sections of the root page, each with its caption and its pages."""
-    root = app.config.root_doc
-    pages = {branch["page"]: branch for branch in branches(app, root)}
+    """Return the sections of the root page, each with its caption and its pages, and these with the pages below."""
+    env, builder = app.env, cast("StandaloneHTMLBuilder", app.builder)
+
+    def branches(pages: Iterable[str]) -> list[dict[str, Any]]:
+        return [
+            {
+                "page": page,
+                "title": builder.render_partial(env.titles[page])["title"],
+                "branches": branches(env.toctree_includes.get(page, [])),
+            }
+            for page in pages
+            if page in env.titles and not LEFT_OUT.match(page)
+        ]
+
     return [
-        {"caption": toctree["caption"], "branches": [pages[page] for _, page in toctree["entries"] if page in pages]}
-        for toctree in app.env.tocs[root].findall(addnodes.toctree)
+        {"caption": toctree["caption"], "branches": branches(page for _, page in toctree["entries"])}
+        for toctree in env.tocs[app.config.root_doc].findall(addnodes.toctree)
     ]
 
 
-@cache
-def parents(app: Sphinx) -> dict[str, str]:
-    """Return the page above each page."""
-    return {below: page for page, found in app.env.toctree_includes.items() for below in found}
+def above(app: Sphinx, page: str) -> list[str]:
+    """Return the pages above a page, from the nearest to the root page."""
+    parent = cast("StandaloneHTMLBuilder", app.builder).relations.get(page, [None])[0]
+    return [parent, *above(app, parent)] if parent else []
 
 
 def navigate(app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: nodes.document | None) -> None:
     """Give the templates the navigation and the path of the page, and take the theme's own navigation away."""
     context.pop("toctree", None)
-    path = [page]
-    while path[-1] in parents(app):
-        path.append(parents(app)[path[-1]])
     context["navigation"] = navigation(app)
-    context["navigation_path"] = [name for name in path if not LEFT_OUT.match(name)]
+    context["navigation_path"] = [name for name in [page, *above(app, page)] if not LEFT_OUT.match(name)]
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Be earlier than the theme."""
     app.connect("html-page-context", navigate, priority=400)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

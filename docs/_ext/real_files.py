@@ -14,20 +14,18 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from code_file import INCLUDED
 from docutils import nodes
-from repository import noted, root
+from repository import FOLDERS, noted, root
 from sphinx.util import logging
 
 from srunbook._files import write_whole
 from srunbook.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
@@ -36,44 +34,21 @@ logger = logging.getLogger(__name__)
 API, COMMAND = "reference/api", "tools/command"
 """How the names of the pages about the library begin, and the page about the command."""
 
-FOLDERS = ("bench", "docs", "examples", "scripts", "slurm", "src", "tests")
-"""A command that names a file in one of these means a file that exists."""
-
 OURS = ("real_file", "recording", "front_matter", "drawing", "rendered_job")
 """Attributes of the blocks that our directives make."""
 
 
 def squeezed(text: str) -> str:
-    r"""Join the words of a text with single spaces: indentation and line breaks are the page's business.
-
-    >>> squeezed("  a\n    b")
-    'a b'
-    """
+    """Join the words of a text with single spaces: indentation and line breaks are the page's business."""
     return " ".join(text.split())
 
 
 @cache
 def docstrings(source: Path) -> str:
     """Return all docstrings of the Python files in a folder, squeezed."""
-    found = []
-    for path in sorted(source.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                found.append(squeezed(str(node.value.value)))
-    return "\n".join(found)
-
-
-@cache
-def command_help() -> str:
-    """Return the help of the command and of its subcommands, squeezed."""
-
-    def collect(command: click.Command, context: click.Context) -> Iterator[str]:
-        yield squeezed(command.get_help(context))
-        for name in command.list_commands(context) if isinstance(command, click.Group) else ():
-            subcommand = command.get_command(context, name)  # type: ignore[attr-defined]
-            yield from collect(subcommand, click.Context(subcommand, info_name=name, parent=context))
-
-    return "\n".join(collect(main, click.Context(main, info_name="srunbook")))
+    files = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(source.rglob("*.py"))]
+    statements = (node for file in files for node in ast.walk(file) if isinstance(node, ast.Expr))
+    return "\n".join(squeezed(str(node.value.value)) for node in statements if isinstance(node.value, ast.Constant))
 
 
 def gallery_code(env: BuildEnvironment, page: str) -> set[str]:
@@ -81,43 +56,24 @@ def gallery_code(env: BuildEnvironment, page: str) -> set[str]:
     from sphinx_gallery.py_source_parser import split_code_and_text_blocks
 
     example = root(env) / "examples" / Path(page).relative_to("gallery").with_suffix(".py")
-    if not example.is_file():
-        return set()
     return {block.content.strip("\n") for block in split_code_and_text_blocks(str(example))[1] if block.type == "code"}
-
-
-def is_printed(block: nodes.Node) -> bool:
-    """Return whether sphinx-gallery captured a block as the output of an example."""
-    at: Any = block
-    while at is not None and "sphx-glr-script-out" not in at.get("classes", []):
-        at = at.parent
-    return at is not None
 
 
 def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
     """Return whether a code block may stand on a page."""
-    text, gallery = block.astext(), page.startswith("gallery/")
-    if any(name in block for name in OURS) or (gallery and (isinstance(block, nodes.raw) or is_printed(block))):
+    text = block.astext()
+    if any(name in block for name in OURS) or (block.get("language") == "console" and one_command(text)):
         return True
-    if isinstance(block, nodes.raw):
-        return False
-    if block.get("language") == "console" and one_command(text):
-        return True
-    if gallery:
-        return text.strip("\n") in gallery_code(env, page)
+    if page.startswith("gallery/"):
+        printed = "sphx-glr-script-out" in block["classes"]
+        return isinstance(block, nodes.raw) or printed or text.strip("\n") in gallery_code(env, page)
     if page.startswith(API):
         return squeezed(text) in docstrings(root(env) / "src")
-    return page == COMMAND and squeezed(text) in command_help()
+    return page == COMMAND and str(block.source).startswith("srunbook")  # what sphinx-click wrote, not the page
 
 
 def one_command(text: str) -> bool:
-    r"""Tell whether a console block is one command; a backslash may carry it on to the next line.
-
-    >>> one_command("$ nox -s docs"), one_command("$ a\n$ b"), one_command("a")
-    (True, False, False)
-    >>> one_command("$ a \\\n    b"), one_command("$ a \\\n$ b"), one_command("$ a\n    b")
-    (True, False, False)
-    """
+    """Tell whether a console block is one command; a backslash may carry it on to the next line."""
     return re.fullmatch(r"\$ \S[^\n]*(?:\\\n {4}\S[^\n]*)*\n?", text) is not None
 
 
@@ -162,21 +118,17 @@ def wrong_options(words: list[str]) -> str | None:
             _, rest, _ = command.make_parser(context).parse_args(list(words))
             if not isinstance(command, click.Group) or not rest:
                 return None
-            name, found, words = command.resolve_command(context, rest)
-            command = found or command
+            name, subcommand, words = command.resolve_command(context, rest)
+            command = subcommand or command
             context = click.Context(command, info_name=name, parent=context, **command.context_settings)
     except click.UsageError as error:
         return error.format_message()
 
 
-def report_path(app: Sphinx) -> Path:
-    """Return where a build reports which files its pages show: beside the folder of the site."""
-    return Path(app.outdir).with_name(f"{Path(app.outdir).name}-included.json")
-
-
 def report(app: Sphinx, exception: Exception | None) -> None:
-    """Write which pages show which file; the report of a build that failed is removed, and marks it as unfinished."""
-    report_path(app).unlink(missing_ok=True)
+    """Write beside the site which pages show which file; a build that failed has no such report."""
+    path = Path(app.outdir).with_name(f"{Path(app.outdir).name}-included.json")
+    path.unlink(missing_ok=True)
     if exception is not None or app.statuscode or (app._warncount and app._fail_on_warnings):
         return
     pages: dict[str, set[str]] = {}
@@ -187,12 +139,11 @@ def report(app: Sphinx, exception: Exception | None) -> None:
         if page.startswith("gallery/") and not page.endswith("index"):
             pages.setdefault(f"examples/{page.removeprefix('gallery/')}.py", set()).add(page)
     text = json.dumps({name: sorted(pages[name]) for name in sorted(pages)}, indent=2)
-    write_whole(report_path(app), text + "\n")
+    write_whole(path, text + "\n")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Connect the check and the report."""
     app.setup_extension("code_file")
     app.connect("doctree-read", check)
     app.connect("build-finished", report)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from recording_files import Recording, read_recording, recording_path
-from repository import FileError, RepositoryDirective, line, root, sha256
+from repository import FileError, RepositoryDirective, line, root
 from sphinx.util import logging
 
 from srunbook.slurm import expand_pattern
@@ -32,7 +33,6 @@ NAMES = {
     "accelerate": "Accelerate",
     "transformers": "Transformers",
 }
-NOT_YET = "not yet run on Slurm"
 
 
 def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording | None:
@@ -42,7 +42,7 @@ def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording 
     if not beside.is_file():
         return None
     recording = read_recording(beside)
-    if recording.source_sha256 != sha256(path):
+    if recording.source_sha256 != hashlib.sha256(path.read_bytes()).hexdigest():
         logger.warning(
             "%s was recorded from another version of the file: run it again and record what it prints",
             beside.relative_to(root(env)),
@@ -50,18 +50,6 @@ def recording_of(env: BuildEnvironment, path: Path, run: str = "") -> Recording 
             type="recordings",
         )
     return recording
-
-
-def seconds(elapsed: str) -> str:
-    """Read Slurm's form of a duration.
-
-    >>> seconds("00:01:17"), seconds("1-00:00:00"), seconds("00:00:00")
-    ('77 s', '86400 s', 'under 1 s')
-    """
-    days, _, clock = elapsed.rpartition("-")
-    hours, minutes, rest = (int(part) for part in clock.split(":"))
-    total = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
-    return f"{total} s" if total else "under 1 s"
 
 
 def duration(rows: list[dict[str, str]]) -> str:
@@ -72,8 +60,10 @@ def duration(rows: list[dict[str, str]]) -> str:
     >>> duration([{"State": "REQUEUED", "Elapsed": "00:00:09"}, {"State": "COMPLETED", "Elapsed": "00:01:17"}])
     'in 2 starts'
     """
-    requeued = sum(row.get("State") == "REQUEUED" for row in rows)
-    return f"in {requeued + 1} starts" if requeued else f"in {seconds(rows[0]['Elapsed'])}"
+    if requeued := sum(row["State"] == "REQUEUED" for row in rows):
+        return f"in {requeued + 1} starts"
+    hours, minutes, seconds = (int(part) for part in rows[0]["Elapsed"].split(":"))
+    return f"in {hours * 3600 + minutes * 60 + seconds} s".replace("in 0 s", "in under 1 s")
 
 
 def log_name(script: str, row: dict[str, str]) -> str:
@@ -85,8 +75,8 @@ def log_name(script: str, row: dict[str, str]) -> str:
     >>> log_name("#SBATCH -o %A_%a.out", job)
     ''
     """
-    given = re.search(r"^#SBATCH\s+(?:--output=|-o\s+)(\S+)", script, re.MULTILINE)
-    name = expand_pattern(given[1] if given else "slurm-%j.out", {"x": row["JobName"], "j": row["JobID"]})
+    option = re.search(r"^#SBATCH\s+(?:--output=|-o\s+)(\S+)", script, re.MULTILINE)
+    name = expand_pattern(option[1] if option else "slurm-%j.out", {"x": row["JobName"], "j": row["JobID"]})
     return "" if "%" in name else name
 
 
@@ -107,11 +97,9 @@ def stamp(recording: Recording) -> str:
         program, *words = shlex.split(recording.command)
         arguments = " ".join(words[1:]) if program == "sbatch" else ""  # of `sbatch SCRIPT ARGUMENTS`
         ran = f"Ran with {arguments} on" if arguments else "Ran on"
-        place = f"{ran} {versions[0]}" if versions and "slurm" in recording.versions else f"{ran} Slurm"
-        rest = [text for text in versions if not text.startswith("Slurm")]
-        others = [f"also on {NAMES['slurm']} {other['slurm']}" for other in recording.also if "slurm" in other]
-        took = [duration(recording.accounting)] if recording.accounting else []
-        parts = [" ".join([place, *took]), recording.date, *rest, *others]
+        place = f"{ran} {versions[0]} {duration(recording.accounting)}"
+        others = [f"also on Slurm {other['slurm']}" for other in recording.also]
+        parts = [place, recording.date, *versions[1:], *others]
     else:
         place = "Ran in the local simulation" if recording.where == "simulation" else "Ran as a plain process"
         parts = [place, recording.date, *versions]
@@ -123,43 +111,30 @@ def stamp(recording: Recording) -> str:
 def badge(env: BuildEnvironment, path: Path) -> nodes.paragraph:
     """Write the line under a script: the run on a real Slurm that its recording proves, or that it has not run yet."""
     recording = recording_of(env, path)
-    if recording is None or recording.where != "slurm":
-        return line(f"{NOT_YET[0].upper()}{NOT_YET[1:]}.", classes=["badge-line", "badge-none"])
+    if recording is None:
+        return line("Not yet run on Slurm.", classes=["badge-line", "badge-none"])
     return line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
 
 
 class Recorded(RepositoryDirective):
     """Shows the recorded output of a file with its stamp."""
 
-    option_spec: ClassVar = {
-        "match": directives.unchanged_required,
-        "run": directives.unchanged_required,
-    }
+    option_spec: ClassVar = dict.fromkeys(("match", "run"), directives.unchanged_required)
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
         """Build command, output and stamp."""
         run = self.options.get("run", "")
         recording = recording_of(self.env, path, run)
         if recording is None:
-            name = path.relative_to(root(self.env)).as_posix()
-            yield line(
-                nodes.literal(name, name),
-                f": {NOT_YET if path.suffix == '.sbatch' else 'not yet recorded'}, so there is no output to show.",
-                classes=["badge-line", "badge-none", "recorded-none"],
-            )
-            return
+            raise FileError(f"{self.arguments[0]} has no recording: run it and record what it prints")
         lines = self.shown(recording)
         below = line(f"{stamp(recording)}.", classes=["badge-line", "badge-ran"])
         if len(lines) < len(recording.output):
             below += nodes.Text(f" Shown: {len(lines)} of {len(recording.output)} lines.")
         text = "\n".join(lines)
-        box = nodes.container(classes=["recorded"], is_div=True)
-        box += caption(recording, path)
         block = nodes.literal_block(text, text, language="none", recording=recording_path(path, run).name)
         self.set_source_info(block)
-        box += block
-        box += below
-        yield box
+        yield nodes.container("", caption(recording, path), block, below, classes=["recorded"], is_div=True)
 
     def shown(self, recording: Recording) -> tuple[str, ...]:
         """Choose the lines to show."""
@@ -175,9 +150,8 @@ class Recorded(RepositoryDirective):
         return lines
 
 
-def setup(app: Sphinx) -> dict[str, bool | int]:
+def setup(app: Sphinx) -> dict[str, int]:
     """Register the directive."""
     app.setup_extension("repository")
     app.add_directive("recorded", Recorded)
-    version = 2  # of what is noted of a page
-    return {"parallel_read_safe": False, "parallel_write_safe": True, "env_version": version}
+    return {"env_version": 2}  # of what is noted of a page

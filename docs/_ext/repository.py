@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import os
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
     from sphinx.writers.html5 import HTML5Translator
 
-SUFFIXES = {
+T = TypeVar("T")
+
+LANGUAGES = {
     ".py": "python",
     ".sbatch": "sbatch",
     ".sh": "bash",
@@ -28,8 +29,11 @@ SUFFIXES = {
 }
 """Language in which a file is coloured, by its suffix; all others are plain text."""
 
-FOLDERS = ("examples", "slurm", "scripts", "src", "bench", "tests")
-"""Folders of the repository that hold files which pages show."""
+CAPTIONS = {"code-file-caption", "recorded-caption", "badge-line"}
+"""Classes of the lines above and below files and their outputs."""
+
+FOLDERS = ("bench", "docs", "examples", "scripts", "slurm", "src", "tests")
+"""Folders of the repository that hold files which pages show or commands name."""
 
 
 class FileError(ValueError):
@@ -42,39 +46,25 @@ def root(env: BuildEnvironment) -> Path:
 
 
 def find(env: BuildEnvironment, name: str) -> Path:
-    """Find a file by its path from the root of the repository.
-
-    Raises:
-        FileError: The file does not exist, or does not lie in one of `FOLDERS`.
-    """
-    path = PurePosixPath(name)
+    """Find a file in one of `FOLDERS` by its path from the root of the repository."""
+    path = root(env) / name
     if ".." in path.parts or name.split("/")[0] not in FOLDERS:
         raise FileError(f"{name!r} is no path from the root of the repository into {', '.join(FOLDERS)}")
-    found = root(env) / path
-    if not found.is_file():
-        siblings = sorted(entry.name for entry in found.parent.glob("*") if entry.is_file())
-        raise FileError(f"no file {name!r}; {path.parent} has {', '.join(siblings) or 'no files'}")
-    return found
+    if not path.is_file():
+        siblings = sorted(entry.name for entry in path.parent.glob("*") if entry.is_file())
+        raise FileError(f"no file {name!r}; {name.rpartition('/')[0]} has {', '.join(siblings) or 'no files'}")
+    return path
 
 
-def language(path: Path) -> str:
-    """Return the language in which a file is coloured."""
-    return SUFFIXES.get(path.suffix, "text")
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def known(values: Mapping[str, T], name: str, what: str) -> T:
+    """Return the value of a name, or raise an error that lists the names there are."""
+    if name not in values:
+        raise FileError(f"no {what} {name!r}; there are {', '.join(values)}")
+    return values[name]
 
 
 def download(env: BuildEnvironment, path: Path, text: str) -> nodes.Node:
-    """Make a link that downloads a file of the repository.
-
-    Args:
-        env: The build environment, in the middle of reading a page.
-        path: The file.
-        text: What the link says.
-    """
+    """Make a link that downloads a file of the repository."""
     target = "/" + Path(os.path.relpath(path, env.srcdir)).as_posix()
     reference = addnodes.download_reference("", "", reftarget=target, refdoc=env.docname, refwarn=True)
     reference += nodes.inline(text, text, classes=["download-text"])
@@ -94,11 +84,19 @@ class RepositoryDirective(SphinxDirective):
 
     required_arguments = 1
     final_argument_whitespace = True
+    place = "{}"
+    """Where the file is, given the argument."""
+
+    needed: ClassVar[tuple[str, ...]] = ()
+    """Options that have no default."""
 
     def run(self) -> list[nodes.Node]:
-        """Build the nodes, or reports what is wrong with the argument or an option."""
+        """Build the nodes, or report what is wrong with the argument or an option."""
         try:
-            path = find(self.env, self.arguments[0])
+            for name in self.needed:
+                if name not in self.options:
+                    raise FileError(f"the option {name!r} is missing")
+            path = find(self.env, self.place.format(self.arguments[0]))
             self.env.note_dependency(str(path))
             return list(self.build(path))
         except ValueError as error:
@@ -109,12 +107,12 @@ class RepositoryDirective(SphinxDirective):
         raise NotImplementedError
 
 
-def note(env: BuildEnvironment, fact: str, value: str) -> None:
+def note(env: BuildEnvironment, fact: str, value: Any) -> None:
     """Add a value to a fact about the page that is being read, which is forgotten when the page is read again."""
     env.metadata[env.docname].setdefault(fact, []).append(value)
 
 
-def noted(env: BuildEnvironment, fact: str) -> dict[str, list[str]]:
+def noted(env: BuildEnvironment, fact: str) -> dict[str, Any]:
     """Return the values of a fact, by page."""
     return {page: facts[fact] for page, facts in env.metadata.items() if fact in facts}
 
@@ -144,7 +142,6 @@ def depart_disclosure(writer: HTML5Translator, _node: disclosure) -> None:
     writer.body.append("</details>\n")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Register the node."""
     app.add_node(disclosure, html=(visit_disclosure, depart_disclosure))
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

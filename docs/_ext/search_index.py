@@ -1,4 +1,4 @@
-"""The site's search: its index, made of the sections of all pages, and its page, in place of Sphinx's own.
+"""The index of the site's search, made of the sections of all pages; `search.html` replaces Sphinx's own page.
 
 The index is a script, so that it also loads from a disk. It holds the text of each section, of which the browser makes
 an inverted index when somebody searches, and the expressions of the entries' messages.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
-from failures import entry_of, is_entry
-from repository import after_build, disclosure, note, noted
+from failures import ENTRY
+from navigation import above
+from repository import CAPTIONS, after_build, disclosure, note, noted
 from sphinx import addnodes
 from sphinx.builders.html import StandaloneHTMLBuilder
 
@@ -22,24 +23,15 @@ from srunbook.explain import expression
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
-    from sphinx.environment import BuildEnvironment
 
 INDEX = "_static/search-index.js"
-ENV_VERSION = 5
-"""Goes up with each change of what is kept of a page, so that the next build reads all pages again."""
-
 UNSEEN = (nodes.raw, nodes.title, nodes.Invisible, nodes.system_message, addnodes.toctree)
 """What a reader does not see, and titles, which are kept apart."""
 
-ABOUT = ("description", "keywords")
-"""What the head of a page says about it, for search engines and for this search: a sentence, and what readers type."""
-
-CAPTIONS = {"code-file-caption", "recorded-caption", "badge-line"}
 WORD = re.compile(r"\w+")
-NUMBER = re.compile(r"\w|\d+|[0-9a-f]{6,}")
-"""Words of code that nobody looks for: figures, sums, single letters."""
+USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
+"""Words of code that nobody looks for: figures, sums, single letters, and very long ones."""
 
-LONGEST_WORD = 40
 ROLES = ("cause", "consequence", "warning")
 """Which entry comes first when a line has the messages of several."""
 
@@ -47,11 +39,8 @@ ROLES = ("cause", "consequence", "warning")
 class Section(NamedTuple):
     """A part of a page that a result can lead to: what lies below a heading, a term, or an object of the library.
 
-    Args:
-        anchor: Its id on the page; empty for the beginning of the page.
-        title: Its heading.
-        text: The text that one reads there, without that of its subsections.
-        code: The different words of the programs and recordings there.
+    The beginning of a page has no anchor. `text` is what one reads, without subsections; `code` has the different words
+    of programs and recordings.
     """
 
     anchor: str
@@ -60,25 +49,19 @@ class Section(NamedTuple):
     code: dict[str, None]
 
 
-def sections_of(doctree: nodes.document, *, whole: bool = False) -> list[Section]:
-    """Take a page apart.
-
-    Args:
-        doctree: The page.
-        whole: Leave it in one piece.
-    """
-    found: list[Section] = []
+def sections_of(doctree: nodes.document, *, whole: bool) -> list[Section]:
+    """Take a page apart, or leave it whole."""
+    sections: list[Section] = []
 
     def take(node: nodes.Element, section: Section | None) -> None:
         for child in node.children:
             head = head_of(child)
-            if head and (not found or not whole):
+            if head and (not sections or not whole):
                 anchor, title = head
-                found.append(Section(anchor if found else "", title, [], {}))
-                take(child, found[-1])
+                sections.append(Section(anchor if sections else "", title, [], {}))
+                take(child, sections[-1])
             elif section and is_code(child):
-                words = (word for word in WORD.findall(text_of(child)) if len(word) <= LONGEST_WORD)
-                section.code.update(dict.fromkeys(words))
+                section.code.update(dict.fromkeys(WORD.findall(text_of(child))))
             elif is_left_out(child):
                 continue
             elif section and isinstance(child, nodes.TextElement):
@@ -87,7 +70,7 @@ def sections_of(doctree: nodes.document, *, whole: bool = False) -> list[Section
                 take(child, section)
 
     take(doctree, None)
-    return found
+    return sections
 
 
 def is_code(node: nodes.Node) -> bool:
@@ -121,73 +104,53 @@ def head_of(node: nodes.Node) -> tuple[str, str] | None:
     return None
 
 
-SECTIONS = "srunbook-sections"
-"""The fact that holds the sections of a page, each as JSON."""
+SECTIONS, ABOUT = "search-sections", "search-about"
+"""The facts that hold the sections of a page, and what its head says."""
 
 
 def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
     """Keep the sections of the page that was read."""
     env = app.env
-    said = {meta.get("name"): meta["content"] for meta in doctree.findall(nodes.meta) if "content" in meta}
-    env.metadata[env.docname]["search-about"] = [said.get(name, "") for name in ABOUT]
-    for section in sections_of(doctree, whole=is_entry(env.docname)):
+    about = {meta.get("name"): meta["content"] for meta in doctree.findall(nodes.meta) if "content" in meta}
+    env.metadata[env.docname][ABOUT] = about
+    for section in sections_of(doctree, whole=ENTRY in env.metadata[env.docname]):
         text = " ".join(section.text)
         read = set(WORD.findall(text))
-        code = (word for word in section.code if word not in read and not NUMBER.fullmatch(word))
-        kept = [section.anchor, section.title, text, " ".join(code)]
-        note(env, SECTIONS, json.dumps(kept, ensure_ascii=False))
+        code = (word for word in section.code if word not in read and not USELESS.fullmatch(word))
+        note(env, SECTIONS, [section.anchor, section.title, text, " ".join(code)])
 
 
-def trail_of(env: BuildEnvironment, page: str, parents: dict[str, str]) -> list[str]:
-    """Return the titles of the pages above a page, from below the first one."""
-    titles: list[str] = []
-    while (page := parents.get(page, env.config.root_doc)) != env.config.root_doc:
-        titles.insert(0, env.titles[page].astext())
-    return titles
-
-
-def weight_of(env: BuildEnvironment, page: str) -> float:
-    """Return how much a page counts: the weight of the first beginning in `search_weights` that it has, or 1."""
-    return next((weight for start, weight in env.config.search_weights if page.startswith(start)), 1)
-
-
-def index_of(app: Sphinx) -> dict[str, Any]:
-    """Make the index of all pages but those that say `nosearch` in their front matter."""
+def write_index(app: Sphinx) -> None:
+    """Write the index of all pages but those that say `nosearch` in their front matter."""
     env = app.env
-    parents = {child: page for page, children in env.toctree_includes.items() for child in children}
     pages = sorted(page for page in env.found_docs if "nosearch" not in env.metadata[page])
-    kept = noted(env, SECTIONS)
-    entries = {page: entry for page in pages if is_entry(page) and (entry := entry_of(env, page))}
-    told = []
+    sections, entries = noted(env, SECTIONS), noted(env, ENTRY)
+    described = []
     for page in pages:
-        description, keywords = env.metadata[page].get("search-about", ("", ""))
-        told.append(
+        about = env.metadata[page].get(ABOUT, {})
+        described.append(
             {
                 "address": app.builder.get_target_uri(page),
                 "title": env.titles[page].astext(),
-                "trail": trail_of(env, page, parents),
-                "weight": weight_of(env, page),
-                "about": description,
-                "keywords": [phrase for part in keywords.split(",") if (phrase := part.strip())],
+                "trail": [env.titles[name].astext() for name in reversed(above(app, page)[:-1])],
+                "weight": next((weight for start, weight in env.config.search_weights if page.startswith(start)), 1),
+                "about": about.get("description", ""),
+                "keywords": [phrase for part in about.get("keywords", "").split(",") if (phrase := part.strip())],
                 "fix": entries[page].fix if page in entries else "",
             }
         )
     messages = [
         [expression(form), pages.index(page)]
-        for page, entry in sorted(entries.items(), key=lambda item: ROLES.index(item[1].role))
+        for page, entry in sorted(entries.items(), key=lambda item: (ROLES.index(item[1].role), item[0]))
         for form in entry.messages
     ]
-    return {
-        "pages": told,
-        "sections": [[place, *json.loads(fact)] for place, page in enumerate(pages) for fact in kept.get(page, [])],
+    index = {
+        "pages": described,
+        "sections": [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])],
         "messages": messages,
         "suggestions": [pages.index(page) for page in env.config.search_suggestions if page in pages],
     }
-
-
-def write_index(app: Sphinx) -> None:
-    """Write the index."""
-    text = json.dumps(index_of(app), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
     write_whole(Path(app.outdir, INDEX), f"globalThis.searchIndex = {text};\n")
 
 
@@ -197,17 +160,11 @@ def replace_search(app: Sphinx) -> None:
         app.builder.search = False
 
 
-def search_page(_app: Sphinx) -> list[tuple[str, dict[str, Any], str]]:
-    """Make the page of results."""
-    return [("search", {"title": "Search"}, "search.html")]
-
-
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register what makes the index and the page."""
+def setup(app: Sphinx) -> dict[str, int]:
+    """Register what makes the index."""
     app.add_config_value("search_weights", [], "", list)
     app.add_config_value("search_suggestions", [], "", list)
     app.connect("builder-inited", replace_search)
     app.connect("doctree-read", keep_sections, priority=900)  # after whoever adds something to a page
-    app.connect("html-collect-pages", search_page)
     after_build(app, write_index)
-    return {"env_version": ENV_VERSION, "parallel_read_safe": False, "parallel_write_safe": True}
+    return {"env_version": 6}  # of what is kept of a page

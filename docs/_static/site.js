@@ -41,8 +41,8 @@ function filterFailures() {
     const names = new Map();
     items.forEach((item) => {
       const words = item.querySelector(".failure-where").textContent.split(" · ");
-      const own = kind === "symptom" ? words.slice(0, 1) : words.slice(1);
-      own.forEach((word) => names.set(`${kind}-${word.toLowerCase().replaceAll(" ", "-")}`, word));
+      const named = kind === "symptom" ? words.slice(0, 1) : words.slice(1);
+      named.forEach((word) => names.set(`${kind}-${word.toLowerCase().replaceAll(" ", "-")}`, word));
     });
     select.add(new Option(`any ${kind}`, ""));
     [...names].sort().forEach(([name, word]) => select.add(new Option(word, name)));

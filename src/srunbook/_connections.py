@@ -16,10 +16,6 @@ def connections(processes: int, devices: int) -> int:
     Each device is connected to all others and, for what `multihost_utils` sends between processes, once more to those
     of the same number in other processes. In a single process no device has a connection.
 
-    Args:
-        processes: Number of processes.
-        devices: Number of devices of each.
-
     >>> connections(2, 32), connections(4, 16)  # 2052 and 1064 were counted, with those of the coordinator
     (2048, 1056)
     """
@@ -29,15 +25,9 @@ def connections(processes: int, devices: int) -> int:
 
 
 def most_devices(processes: int, share: int, files: int) -> int | None:
-    """Return the most devices for each process that divide its share of CPUs and need at most so many connections.
+    """Return the most devices for each process that divide its share of CPUs and need at most so many open files.
 
-    Args:
-        processes: Number of processes.
-        share: CPUs of each process.
-        files: Connections that a process may have.
-
-    Returns:
-        The number; None where one device in each process is already too many.
+    None says that one device in each process is already too many.
 
     >>> most_devices(4, 16, 924), most_devices(4, 15, 924), most_devices(1000, 2, 924)
     (8, 5, None)

@@ -12,7 +12,7 @@ LONGEST_LINE = 2**16
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    r"""Yield the lines of a file without their ends, `\n` or `\r`, as far as it went when it was opened.
+    r"""Yield the lines of a file without their ends, `\n` or `\r`.
 
     Raises:
         OSError: The file cannot be read, or is not a regular one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from srunbook._files import read_whole
-
 
 class MalformedError(ValueError):
     """A configuration file cannot be read; the message is one line that names the place and what is expected."""
 
-
-MAX_BYTES = 1 << 20
-"""Size of a configuration file, at most."""
 
 MAX_MESSAGE = 300
 """Characters of a message of the parser, which may quote the whole file, at most."""
@@ -62,20 +57,13 @@ class Layer:
 
 
 def read_document(path: Path) -> Layer:
-    """Read a configuration file.
-
-    Args:
-        path: A file in YAML 1.2, in which `12:00:00` is a text.
-
-    Returns:
-        Its values, with the line of each key.
+    """Read a configuration file in YAML 1.2, in which `12:00:00` is a text.
 
     Raises:
-        MalformedError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a
-            mapping.
+        MalformedError: The file cannot be read, or does not hold a mapping.
     """
     try:
-        data = read_whole(path, MAX_BYTES)
+        data = path.read_bytes()
     except OSError as error:
         raise MalformedError(f"{path}: {error.strerror}. Give a file, as in --config my_cluster.yaml") from None
     try:
@@ -87,48 +75,33 @@ def read_document(path: Path) -> Layer:
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(io.StringIO(text))
-        values = yaml.constructor.construct_document(root) if root else None
+        values = yaml.constructor.construct_document(root) if root else {}
+        lines = dict(_lines(root)) if root else {}
     except (YAMLError, RecursionError, ValueError, TypeError, KeyError, OverflowError) as error:
-        raise MalformedError(f"{path}{_problem(error, text)}"[:MAX_MESSAGE]) from None
-    if not isinstance(values, dict | None):
+        raise MalformedError(f"{path}{_problem(error)}"[:MAX_MESSAGE]) from None
+    if not isinstance(values, dict):
         raise MalformedError(
             f"{path}:1: found a {type(values).__name__}; a configuration is keys and values, as in nodes: 4"
         )
-    return Layer(str(path), values or {}, _lines(root, path) if root else {})
+    return Layer(str(path), values, lines)
 
 
-def _problem(error: Exception, text: str) -> str:
+def _problem(error: Exception) -> str:
     """Say in one line what the parser did not like, and where in the text."""
-    if isinstance(error, RecursionError):
-        return ": lists and mappings lie too deep in each other"
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         why = " ".join(" ".join(filter(None, [error.context, error.problem])).split())
         return f":{mark.line + 1}: {why}" if mark else f": {why}"
-    if isinstance(error, YAMLError):
-        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
-        return f":{line}: not YAML: {getattr(error, 'reason', error)}"
-    return f": cannot be read as YAML: {error}"
+    return f": cannot be read as YAML: {' '.join(str(error).split())}"
 
 
-def _lines(root: Node, path: Path) -> dict[tuple[Any, ...], int]:
-    """Return the line of each key and of each item, by its path in the document."""
-    lines: dict[tuple[Any, ...], int] = {}
-    left: list[tuple[tuple[Any, ...], Node]] = [((), root)]
-    seen: set[int] = set()
-    while left:
-        place, node = left.pop()
-        if id(node) in seen:  # an alias, which may stand for what it lies in
-            continue
-        seen.add(id(node))
-        below: list[tuple[Any, Node, int]] = []
-        if isinstance(node, MappingNode):
-            below = [(key.value, value, key.start_mark.line + 1) for key, value in node.value]
-        elif isinstance(node, SequenceNode):
-            below = [(number, item, item.start_mark.line + 1) for number, item in enumerate(node.value)]
-        for part, child, line in below:
-            if isinstance(part, list):
-                raise MalformedError(f"{path}:{line}: a key is a list or a mapping. Write a word, as in nodes: 4")
-            lines[(*place, part)] = line
-            left.append(((*place, part), child))
-    return lines
+def _lines(node: Node, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """Yield the line of each key and of each item, with its path in the document."""
+    below: Iterable[tuple[Any, Node, Node]] = ()
+    if isinstance(node, MappingNode):
+        below = [(key.value, value, key) for key, value in node.value]
+    elif isinstance(node, SequenceNode):
+        below = [(number, item, item) for number, item in enumerate(node.value)]
+    for part, child, marked in below:
+        yield (*place, part), marked.start_mark.line + 1
+        yield from _lines(child, (*place, part))

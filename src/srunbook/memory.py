@@ -28,13 +28,7 @@ MOST = 10**18
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of each number between two steps.
-
-    Args:
-        parameter: Of a parameter.
-        gradient: Of its gradient.
-        state: Of each number that the optimizer keeps for it.
-    """
+    """Bytes of a parameter between two steps, of its gradient, and of each number that the optimizer keeps for it."""
 
     parameter: int
     gradient: int
@@ -47,13 +41,7 @@ PRECISIONS = {"float32": Precision(4, 4, 4), "mixed": Precision(4, 4, 4), "bf16"
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a rank holds between two steps.
-
-    Args:
-        parameters: Of the parameters.
-        gradients: Of their gradients.
-        optimizer: Of the optimizer's state.
-    """
+    """Bytes that a rank holds between two steps."""
 
     parameters: int
     gradients: int
@@ -65,12 +53,7 @@ class Need:
         return self.parameters + self.gradients + self.optimizer
 
     def divided(self, ranks: int) -> Need:
-        """Return the share of each of some ranks, rounded up to whole bytes.
-
-        Raises:
-            ValueError: There is no rank.
-        """
-        _at_least_one(ranks=ranks)
+        """Return the share of each of some ranks, rounded up to whole bytes."""
         return Need(-(-self.parameters // ranks), -(-self.gradients // ranks), -(-self.optimizer // ranks))
 
 
@@ -99,12 +82,9 @@ def whole(count: int, precision: Precision, optimizer: str) -> Need:
         count: Number of parameters.
         precision: Bytes of each number.
         optimizer: One of `OPTIMIZERS`.
-
-    Raises:
-        ValueError: There is no parameter, or the optimizer is unknown.
     """
-    _at_least_one(count=count)
-    return Need(count * precision.parameter, count * precision.gradient, count * precision.state * _kept(optimizer))
+    kept = OPTIMIZERS[optimizer]
+    return Need(count * precision.parameter, count * precision.gradient, count * precision.state * kept)
 
 
 def fully_sharded(
@@ -122,23 +102,15 @@ def fully_sharded(
         optimizer: One of `OPTIMIZERS`.
         ranks: How many ranks share one copy of the model.
         rank: Which of them, from 0.
-
-    Raises:
-        ValueError: A shape is empty or has a dimension below 1, the optimizer is unknown, or there is no such rank.
     """
-    _at_least_one(ranks=ranks)
-    if not 0 <= rank < ranks:
-        raise ValueError(f"rank {rank} is not one of {ranks} ranks: expected 0 to {ranks - 1}")
-    kept = _kept(optimizer)
     padded = real = 0
     for shape in shapes:
-        if not shape or min(shape) < 1:
-            raise ValueError(f"{tuple(shape)} is not the shape of a parameter: expected one dimension or more, from 1")
         rows, width = shape[0], math.prod(shape[1:])
         piece = -(-rows // ranks)
         padded += piece * width
         real += max(0, min(piece, rows - rank * piece)) * width
-    return Need(padded * precision.parameter, padded * precision.gradient, real * precision.state * kept)
+    state = precision.state * OPTIMIZERS[optimizer]
+    return Need(padded * precision.parameter, padded * precision.gradient, real * state)
 
 
 def block_activations(batch: int, length: int, width: int, heads: int, *, size: int, ranks: int = 1) -> int:
@@ -161,25 +133,9 @@ def block_activations(batch: int, length: int, width: int, heads: int, *, size: 
         size: Bytes of a number: 2 in 16 bits, 4 in 32.
         ranks: How many ranks compute a block together.
 
-    Raises:
-        ValueError: One of them is below 1.
-
     >>> block_activations(1, 2048, 4096, 32, size=2) / 1e6
     268.730368
     """
-    _at_least_one(batch=batch, length=length, width=width, heads=heads, size=size, ranks=ranks)
     row = width * size
     divided = 14 * row + 4 * (4 + heads)
     return math.ceil(batch * length * (2 * row + Fraction(divided, ranks)))
-
-
-def _kept(optimizer: str) -> int:
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"unknown optimizer {optimizer!r}: choose one of {', '.join(OPTIMIZERS)}")
-    return OPTIMIZERS[optimizer]
-
-
-def _at_least_one(**named: int) -> None:
-    for name, number in named.items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}: expected at least 1")

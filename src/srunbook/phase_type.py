@@ -64,10 +64,10 @@ def _tree(cls: type[_Chain]) -> type[_Chain]:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
     def unflatten(_: None, arrays: Any) -> _Chain:
-        made = object.__new__(cls)
+        tree = object.__new__(cls)
         for name, array in zip(names, arrays, strict=True):
-            object.__setattr__(made, name, array)
-        return made
+            object.__setattr__(tree, name, array)
+        return tree
 
     jax.tree_util.register_pytree_node(cls, lambda chain: ([getattr(chain, name) for name in names], None), unflatten)
     return cls
@@ -76,13 +76,7 @@ def _tree(cls: type[_Chain]) -> type[_Chain]:
 def _compiled(method: Callable[[_Chain, Any], Array]) -> Callable[[_Chain, Any], Array]:
     """Compile a method once for each shape: outside of jit, JAX would compile each operation."""
     once = jax.jit(method)
-
-    @functools.wraps(method)
-    def call(chain: _Chain, x: Any) -> Array:
-        result: Array = once(chain, x)
-        return result
-
-    return call
+    return functools.wraps(method)(lambda chain, x: once(chain, x))
 
 
 @_tree
@@ -106,7 +100,7 @@ class Continuous:
 
     def __post_init__(self) -> None:
         """Reject what is no chain."""
-        _check_chain(self.initial, self.rates, "rates", 0, "[[-3.0, 2.0], [0.0, -1.0]]")
+        _check_chain(self.initial, self.rates, "rates such as [[-3.0, 2.0], [0.0, -1.0]], whose rows sum to 0 or less")
 
     @_compiled
     def log_prob(self, t: Any) -> Array:
@@ -139,7 +133,6 @@ class Continuous:
         Args:
             rate: Events per unit of time, larger than 0.
         """
-        _check_positive("rate", rate, "poisson_count(1.5)")
         steps = jnp.linalg.inv(jnp.eye(len(self.initial), dtype=self.rates.dtype) - self.rates / rate)
         return Discrete(self.initial, steps, steps @ (_missing(-self.rates) / rate))
 
@@ -165,7 +158,8 @@ class Discrete:
 
     def __post_init__(self) -> None:
         """Reject what is no chain."""
-        _check_chain(self.initial, self.steps, "steps", 1, "[[0.5, 0.3], [0.0, 0.9]]")
+        changes = self.steps - jnp.eye(len(self.steps))
+        _check_chain(self.initial, changes, "steps such as [[0.5, 0.3], [0.0, 0.9]], whose rows sum to 1 or less")
         if self.ends is not None and jnp.shape(self.ends) != jnp.shape(self.initial):
             raise ValueError(f"ends has the shape {jnp.shape(self.ends)}; needed is {jnp.shape(self.initial)}")
 
@@ -195,7 +189,6 @@ def hypoexponential(rates: Any) -> Continuous:
     along = along.astype(jnp.result_type(float, along))
     if along.ndim != 1 or along.shape[0] == 0:
         raise ValueError(f"rates have the shape {along.shape}; needed is (m,), as in hypoexponential([1.0, 2.0])")
-    _check_positive("rate", along, "hypoexponential([1.0, 2.0])")
     return Continuous(jnp.zeros_like(along).at[0].set(1), jnp.diag(along[:-1], 1) - jnp.diag(along))
 
 
@@ -206,8 +199,6 @@ def exponential(rate: Any) -> Continuous:
 
 def erlang(shape: int, rate: Any) -> Continuous:
     """Return the sum of `shape` exponential times of one rate: the gamma distribution with a whole shape."""
-    if shape < 1:
-        raise ValueError(f"shape={shape}: an Erlang time sums 1 exponential time or more, as in erlang(3, 2.0)")
     return hypoexponential(jnp.broadcast_to(jnp.asarray(rate), (shape,)))
 
 
@@ -232,13 +223,10 @@ def coalescent_length(samples: int, rate: Any = 1.0) -> Continuous:
 
 def segregating_sites(samples: int, theta: Any) -> Discrete:
     """Return the number of mutations on the genealogy, plus 1: they come at the rate theta / 2 along its branches."""
-    _check_positive("theta", theta, "segregating_sites(10, 2.0)")
     return coalescent_length(samples).poisson_count(jnp.asarray(theta) / 2)
 
 
 def _lineages(samples: int) -> Array:
-    if samples < 2:
-        raise ValueError(f"samples={samples}: a genealogy joins 2 samples or more, as in coalescent_height(10)")
     return jnp.arange(samples, 1, -1, dtype=jnp.result_type(float))
 
 
@@ -247,39 +235,23 @@ def _known(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer) and bool(getattr(value, "is_fully_addressable", True))
 
 
-def _check_positive(name: str, value: Any, example: str) -> None:
-    numbers = np.asarray(value if _known(value) else 1.0, float)
-    right = (numbers > 0) & np.isfinite(numbers)
-    if not right.all():
-        raise ValueError(f"{name}={numbers[~right].flat[0]:.6g}: it is larger than 0, as in {example}")
-
-
-def _check_chain(initial: Any, matrix: Any, name: str, most: int, example: str) -> None:
-    """Raise ValueError unless shapes fit, probabilities sum to 1, and rows of the matrix to `most` or less."""
-    if jnp.ndim(matrix) != 2 or jnp.shape(matrix) != jnp.shape(initial) * 2:
-        raise ValueError(
-            f"initial has the shape {jnp.shape(initial)} and {name} {jnp.shape(matrix)}; needed are (m,) and (m, m)"
-        )
-    if not (_known(initial) and _known(matrix)):
+def _check_chain(initial: Any, rates: Any, needed: str) -> None:
+    """Raise ValueError unless shapes fit and, as far as they can be looked at, values are probabilities and rates."""
+    if jnp.ndim(rates) != 2 or jnp.shape(rates) != jnp.shape(initial) * 2:
+        raise ValueError(f"the shapes are {jnp.shape(initial)} and {jnp.shape(rates)}; needed are (m,) and (m, m)")
+    if not (_known(initial) and _known(rates)):
         return
-    start, entries = np.asarray(initial, float), np.asarray(matrix, float)
-    if not ((start >= -ROUNDING).all() and abs(start.sum() - 1) <= ROUNDING):
-        raise ValueError(f"initial is {start}; it has probabilities of 0 or more with sum 1, as in [1.0, 0.0]")
-    slack = ROUNDING if most else ROUNDING * abs(np.diagonal(entries)).max()
-    between = entries if most else np.where(np.eye(len(entries), dtype=bool), 0, entries)
-    wrong = ~((between >= -slack) & np.isfinite(entries)).all(axis=1) | ~(entries.sum(axis=1) <= most + slack)
-    if not most:
-        wrong |= ~(np.diagonal(entries) < 0)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        kind = (
-            "probabilities of 0 or more"
-            if most
-            else "minus the rate of leaving on the diagonal and 0 or more elsewhere"
-        )
-        raise ValueError(
-            f"row {row} of {name} is {entries[row]}; it has {kind}, with sum {most} or less, as in {example}"
-        )
+    start, entries = np.asarray(initial, float), np.asarray(rates, float)
+    diagonal = np.diagonal(entries)
+    slack = ROUNDING * abs(diagonal).max()
+    right = (
+        slack > 0
+        and (diagonal <= 0).all()
+        and (entries - np.diag(diagonal) >= -slack).all()
+        and (entries.sum(1) <= slack).all()
+    )
+    if not (right and (start >= -ROUNDING).all() and abs(start.sum() - 1) <= ROUNDING):
+        raise ValueError(f"this is no chain: needed are probabilities with sum 1, as in [1.0, 0.0], and {needed}")
 
 
 def _not_negative(matrix: Array) -> Array:
@@ -380,10 +352,10 @@ def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tupl
 
     def add(k: Array, carry: tuple[_Path, Array, Array]) -> tuple[_Path, Array, Array]:
         path, highest, total = carry
-        found = jnp.log(jnp.sum(path.row * b)) + path.size + _log_weights(k, x, poisson=poisson)
-        now = jnp.maximum(highest, found)
-        share = jnp.exp(jnp.minimum(highest, found) - jnp.where(jnp.isfinite(now), now, 0))  # of the larger
-        total = jnp.where(found > highest, total * share + 1, total + share)
+        summand = jnp.log(jnp.sum(path.row * b)) + path.size + _log_weights(k, x, poisson=poisson)
+        now = jnp.maximum(highest, summand)
+        share = jnp.exp(jnp.minimum(highest, summand) - jnp.where(jnp.isfinite(now), now, 0))  # of the larger
+        total = jnp.where(summand > highest, total * share + 1, total + share)
         return _Path.normal(_product(path.row, matrix), path.size), now, total
 
     start = _Path.normal(a, jnp.zeros((), a.dtype))
@@ -394,10 +366,10 @@ def _forward(a: Array, matrix: Array, b: Array, x: Array, poisson: bool) -> tupl
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Array, Array]:
+def _backward(poisson: bool, saved: Any, cotangent: Array) -> tuple[Array, Array, Array, Array]:
     """Compute the gradients of the logarithms.
 
-    With c_k = sum over points of given w_k / result, row_k = a P^k and col_k = P^k b, they are sum c_k col_k for a,
+    With c_k = sum over points of cotangent w_k / result, row_k = a P^k and col_k = P^k b, they are sum c_k col_k for a,
     sum c_k row_k for b, and for the matrix sum c_k M_k with M_0 = 0 and M_k+1 = M_k P' + row_k' b'.
     """
     a, matrix, b, x, result = saved
@@ -410,7 +382,7 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
         peak = jnp.max(shares, initial=-jnp.inf)
         peak = jnp.where(jnp.isfinite(peak), peak, 0)
         factors = jnp.exp(shares - peak)
-        weight = jnp.sum(given * factors)
+        weight = jnp.sum(cotangent * factors)
 
         def scaled(size: Array) -> Array:
             return jnp.exp(jnp.minimum(peak + size, LARGEST_EXPONENT))
@@ -433,7 +405,7 @@ def _backward(poisson: bool, saved: Any, given: Array) -> tuple[Array, Array, Ar
     start = (_Path.normal(a, zero), _sized(b, zero), (jnp.zeros_like(matrix), zero - LARGEST_EXPONENT), nothing)
     of_a, of_matrix, of_b, sums_of_x = lax.fori_loop(0, count, add, start)[3]
     # d/dx of a Poisson mixture takes each term to the next
-    of_x = given * jnp.where(known, sums_of_x - 1, 0) if poisson else jnp.zeros_like(x)
+    of_x = cotangent * jnp.where(known, sums_of_x - 1, 0) if poisson else jnp.zeros_like(x)
     return of_a, of_matrix, of_b, of_x
 
 

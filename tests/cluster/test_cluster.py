@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
+import shlex
 import struct
 import subprocess
 import sys
 import termios
 
+import jsonschema
 import pytest
+from click.testing import CliRunner
 from support.patience import PATIENCE
 
 from srunbook import cluster
+from srunbook.cli.cluster import command as cli
 from srunbook.cluster import Specification
 
 COMMAND = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')", "cluster"]
@@ -139,7 +144,7 @@ def test_a_shell_has_this_terminal(slurm):
     screen, line = os.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("4H", 33, 111, 0, 0))
     before = termios.tcgetattr(line)
-    command = ["setsid", "--ctty", "--wait", *COMMAND, "shell", "--name", slurm.specification.name]
+    command = ["setsid", "--ctty", "--wait", *COMMAND, "exec", "--name", slurm.specification.name, "bash"]
     shell = subprocess.Popen(command, stdin=line, stdout=line, stderr=line)
 
     def shown(text: bytes) -> None:
@@ -181,3 +186,52 @@ def test_a_user_has_no_open_file_and_no_mask_of_root(slurm, tmp_path):
         os.close(leaked)
 
     assert said.split() == ["4", "/home/alice", "0022"]
+
+
+def test_tar_carries_folders_there_and_back(slurm, tmp_path):
+    """`exec` passes input and output on as they are, so tar fills a folder in a home, and brings it back."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_bytes(bytes(range(256)))
+    (tmp_path / "back").mkdir()
+    within = shlex.join([*COMMAND, "exec", "--name", slurm.specification.name, "--"])
+    line = f"tar cf - data | {within} tar xf - && {within} tar cf - data | tar xf - -C back"
+    subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, check=True)
+    owner = cluster.capture(slurm, ["stat", "--format=%U", "data/a"]).stdout
+    cluster.capture(slurm, ["rm", "-r", "data"])
+
+    assert owner == f"{cluster.USER}\n"
+    assert (tmp_path / "back" / "data" / "a").read_bytes() == bytes(range(256))
+
+
+def test_root_administers(slurm):
+    """`exec --user root` has root's home and may change what users may not; a job has no root."""
+    name = ["--name", slurm.specification.name]
+    change = "id -un; pwd; scontrol update PartitionName=debug MaxTime=29 && scontrol show partition debug"
+    done = subprocess.run(
+        [*COMMAND, "exec", *name, "--user", "root", "--", "bash", "-c", change],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    cluster.capture(slurm, ["scontrol", "reconfigure"], user="root")
+    refused = CliRunner().invoke(cli, ["submit", *name, "--user", "root", __file__])
+
+    assert done.stdout.splitlines()[:2] == ["root", "/root"]
+    assert "MaxTime=00:29:00" in done.stdout
+    assert refused.exit_code == 2
+    assert "a job belongs to a user of the cluster, which has alice, bob" in refused.stderr
+
+
+def test_status_for_programs(slurm, healed):
+    """`status --json` keeps to its schema, and says of nodes and faults what the lines for people say."""
+    cluster.faults.drain(healed, "node4")
+    name = ["--name", slurm.specification.name]
+    done = CliRunner().invoke(cli, ["status", *name, "--json"])
+    lines = CliRunner().invoke(cli, ["status", *name]).stdout.splitlines()
+    found = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(cluster.status_schema()).validate(found)
+
+    assert (found["schema"], found["name"], found["users"]) == (1, slurm.specification.name, ["alice", "bob"])
+    assert found["faults"] == [{"kind": "drain", "node": "node4"}]
+    assert [node["state"] for node in found["nodes"]][3] in ("drain", "drng")
+    assert [f"{node['name']} {node['address']} {node['state']}" for node in found["nodes"]] == lines[-4:]

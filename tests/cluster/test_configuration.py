@@ -12,7 +12,7 @@ import pytest
 from support.published import boot, cluster_name
 
 from srunbook import cluster
-from srunbook.cluster import ClusterError, Specification, SpecificationError, State, read_specification
+from srunbook.cluster import ClusterError, Specification, State, read_specification
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPLETE = ROOT / "examples" / "clusters" / "complete.yaml"
@@ -32,9 +32,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wanted(generation: str, pytestconfig: pytest.Config, environment: Path) -> Specification:
-    """Return the complete example, on a generation, with a Python environment more."""
+    """Return the complete example, on a generation, with a Python environment more at its own path."""
     options: dict[str, Any] = {"name": cluster_name(pytestconfig, "site", generation), "slurm": generation}
-    return read_specification(COMPLETE, {**options, "environments": {"second": str(environment)}})
+    mounts = {"/shared": {"source": str(COMPLETE.parent)}, str(environment): {"source": str(environment)}}
+    return read_specification(COMPLETE, {**options, "mounts": mounts})
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_each_job_has_a_folder_of_its_own(site: State, until: Callable[..., obje
 
 def test_what_is_installed_later_is_on_all_nodes(said: Callable[..., str], environment: Path) -> None:
     """What is installed into a Python environment of the host while the cluster is up is seen on every node at once."""
-    run = ("srun", "-N3", "second/bin/python", "-c", "import only_later")
+    run = ("srun", "-N3", f"{environment}/bin/python", "-c", "import only_later")
     before = said(*run)
     library = next(environment.glob("lib/python*/site-packages"))
     (library / "only_later.py").write_text("print('installed later')\n", encoding="utf-8")
@@ -115,114 +116,28 @@ def test_what_is_installed_later_is_on_all_nodes(said: Callable[..., str], envir
     assert after.splitlines().count("installed later") == 3
 
 
-def test_jobs_find_modules_mounts_and_environments(said: Callable[..., str]) -> None:
+def test_jobs_find_modules_and_mounts(said: Callable[..., str], environment: Path) -> None:
     """A module, a folder of the host and a second Python environment are there on every node."""
-    shell = "module load cuda/12.4; echo $CUDA_HOME; ls /shared; ~/second/bin/python -c 'import only_here'"
+    shell = f"module load cuda/12.4; echo $CUDA_HOME; ls /shared; {environment}/bin/python -c 'import only_here'"
     words = said("srun", "-N3", "bash", "-lc", shell)
 
     assert [words.count(word) for word in ("/usr/local/cuda-12.4", "complete.yaml", "second environment")] == [3] * 3
-    assert "second environment" in said("bash", "-lc", "module load second; python -c 'import only_here'")
-
-
-def with_changes(specification: Specification, **sections: Any) -> Specification:
-    """Return a specification with sections changed key by key."""
-    values = specification.model_dump(by_alias=True, exclude_defaults=True)
-    for name, section in sections.items():
-        values[name] = {**values[name], **section}
-    return Specification(**values)
-
-
-def test_limits_change_without_going_down(site: State, wanted: Specification, said: Callable[..., str]) -> None:
-    """A partition, a QOS and an account change while a job runs, and nothing else does."""
-    job = said("sbatch", "--parsable", "--time=03:00:00", "--output=/dev/null", "--wrap=sleep infinity").strip()
-    said("bash", "-c", f"until squeue -hj {job} -o %T | grep -q RUNNING; do sleep 0.2; done")
-
-    batch = wanted.partitions["batch"].model_dump(exclude_defaults=True)
-    with pytest.raises(SpecificationError, match="cpu_quota cannot change while"):
-        cluster.reconfigure(wanted.model_copy(update={"cpu_quota": 0.5}))
-    new = with_changes(
-        wanted,
-        partitions={"batch": {**batch, "max_time": "06:00:00"}},
-        qos={"short": {"max_wall": "00:20:00"}, "long": {"max_wall": "7-00:00:00"}},
-        accounts={"chemistry": {}},
-    )
-    cluster.reconfigure(new)
-    try:
-        assert "MaxTime=06:00:00" in said("scontrol", "show", "partition", "batch")
-        assert (
-            said("sacctmgr", "-nP", "show", "qos", "short", "format=maxwall,maxtrespu,priority,flags")
-            == "00:20:00||0|\n"
-        )
-        assert said("srun", "--account=chemistry", "--qos=long", "hostname").startswith("node")
-        assert said("squeue", "-hj", job, "-o", "%T") == "RUNNING\n"
-    finally:
-        said("scancel", job)
-        cluster.reconfigure(wanted)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("settings", "words"),
     [
-        ({"slurm.conf": "Nonsense=1\n"}, "Nonsense"),
-        ({"partitions": {"batch": {"options": {"Nodes": "node9"}}}}, "Invalid node names in partition batch"),
+        ({"slurm.conf": "SelectType=select/nonsense"}, "error: .*nonsense"),
+        ({"cgroup.conf": "AllowedRAMSpase=90"}, "Slurm refuses the configuration.*unrecognized key: AllowedRAMSpase"),
+        ({"accounts": {"a": {"options": {"Nonsense": "1"}}}}, "daemons of ctl did not start.*Nonsense"),
     ],
-    ids=["line", "nodes"],
+    ids=["slurm.conf", "cgroup.conf", "accounts"],
 )
-def test_a_refused_configuration_changes_nothing(
-    site: State, wanted: Specification, said: Callable[..., str], changes: dict[str, Any], words: str
-) -> None:
-    """What Slurm refuses is told in its words; the files are as before, and jobs start."""
-    files = {path: path.read_text() for path in (site.folder / "etc" / "slurm").iterdir() if path.suffix == ".conf"}
-    values = wanted.model_dump(by_alias=True, exclude_defaults=True)
-    with pytest.raises(ClusterError, match=rf"(?s)Slurm refuses the configuration.*{words}"):
-        cluster.reconfigure(Specification(**{**values, **changes}))
-
-    assert {path: path.read_text() for path in files} == files
-    assert said("srun", "hostname").startswith("node")
-
-
-def test_what_accounting_refuses_is_undone(site: State, wanted: Specification, said: Callable[..., str]) -> None:
-    """A partition gets a QOS that is new; where sacctmgr refuses a word, early or late, nothing of it is left."""
-    debug = {**wanted.partitions["debug"].model_dump(exclude_defaults=True), "qos": "limited"}
-    limited = {"max_tres_per_job": {"gres/gpu:l40s": 1}, "flags": ["DenyOnLimit"]}
-    nonsense = {"options": {"Nonsense": "1"}}
-
-    def everything() -> str:
-        associations = said("sacctmgr", "-nP", "show", "assoc", "format=account,user,parentname,qos,grptres")
-        return (
-            said("scontrol", "--oneliner", "show", "partition") + said("sacctmgr", "-nP", "show", "qos") + associations
-        )
-
-    before = everything()
-    for sections in ({"qos": {"limited": nonsense}}, {"qos": {"limited": limited}, "accounts": {"physics": nonsense}}):
-        with pytest.raises(ClusterError, match=r"(?s)sacctmgr refuses it.*Nonsense"):
-            cluster.reconfigure(with_changes(wanted, partitions={"debug": debug}, **sections))
-        assert everything() == before
-    cluster.reconfigure(with_changes(wanted, partitions={"debug": debug}, qos={"limited": limited}))
-    try:
-        assert "QoS=limited" in said("scontrol", "show", "partition", "debug")
-        assert "QOSMaxGRESPerJob" in said("srun", "--partition=debug", "--gres=gpu:l40s:2", "true")
-        assert said("srun", "--partition=debug", "--gres=gpu:l40s:1", "hostname") == "node3\n"
-    finally:
-        cluster.reconfigure(wanted)
-
-    assert everything() == before
-
-
-@pytest.mark.parametrize(
-    ("file", "line", "words"),
-    [
-        ("slurm.conf", "SelectType=select/nonsense", "error: .*nonsense"),
-        ("cgroup.conf", "AllowedRAMSpase=90", "Slurm refuses the configuration.*unrecognized key: AllowedRAMSpase"),
-    ],
-)
-def test_a_line_that_slurm_refuses(
-    pytestconfig: pytest.Config, generation: str, file: str, line: str, words: str
-) -> None:
-    """A cluster with a line that Slurm does not take ends with Slurm's words, and nothing is left."""
+def test_what_slurm_refuses(pytestconfig: pytest.Config, generation: str, settings: dict[str, Any], words: str) -> None:
+    """A cluster with a setting that Slurm does not take ends with Slurm's words, and nothing is left."""
     name = cluster_name(pytestconfig, "refused")
     with pytest.raises(ClusterError, match=f"(?s){words}"):
-        cluster.up(Specification(**{"name": name, "slurm": generation, "nodes": 1, file: line}))
+        cluster.up(Specification(name=name, slurm=generation, nodes=1, **settings))
 
     assert cluster.read_state(name) is None
 

@@ -66,7 +66,7 @@ def test_step_environments_are_those_recorded(slurm, until, tmp_path, request):
     generation = slurm.root["slurm"].rsplit(".", 1)[0]
     layouts = []
     for layout in LAYOUTS:
-        until(lambda: set(cluster.status(slurm.specification.name).values()) == {"idle"})  # or it runs elsewhere
+        until(lambda: set(cluster.node_states(slurm).values()) == {"idle"})  # or it runs elsewhere
         job, folder = run_probe(slurm, tmp_path, PROBE, options(layout))
         assert job.state == "COMPLETED", job.output
         files = sorted(folder.glob("task-*.env"), key=lambda path: int(path.stem.partition("-")[2]))

@@ -92,13 +92,13 @@ def test_link(healed, as_user):
     assert int(as_user(*command)) > 2 * limited
 
 
-def test_drain_and_resume(healed, as_user, until):
+def test_drain_and_heal(healed, as_user, until):
     """A job that needs all nodes waits while one is drained, and runs when it is given back."""
     faults.drain(healed, "node4")
     job = as_user("sbatch", "--parsable", "-N4", "--output=/dev/null", "--wrap=true").strip()
     reason = ["squeue", "--noheader", f"--jobs={job}", "--format=%T %r"]
     until(lambda: "DRAIN" in as_user(*reason).upper() or "ReqNodeNotAvail" in as_user(*reason))
-    faults.resume(healed, "node4")
+    faults.heal(healed)
 
     assert cluster.await_job(healed, job).state == "COMPLETED"
 

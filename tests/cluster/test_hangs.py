@@ -146,7 +146,7 @@ def test_sacct_shows_it_after_its_end(slurm, as_user):
     job = as_user("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep infinity").strip()
     as_user("scancel", job)
 
-    assert cluster.account(slurm, job)[0]["State"] == "CANCELLED by 20001"
+    assert cluster.await_job(slurm, job).rows[0]["State"] == "CANCELLED by 20001"
 
 
 def test_salloc_gives_a_shell_that_holds_nodes(as_user):

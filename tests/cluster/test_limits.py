@@ -53,7 +53,7 @@ def test_a_user_cannot_start_processes_without_end(small):
     """On a node no thread or process starts beyond the limit; afterwards the node works as before."""
     most = small.limits.processes
     result = cluster.capture(small, ["srun", "python3", "-c", THREADS.format(most=most + 100)])
-    assert "processes" in small.limits.grouped, "this machine has no writable cgroup with the pids controller"
+    assert "processes" in small.limits.enforced, "this machine has no writable cgroup with the pids controller"
     said, started = result.stdout.splitlines()
 
     assert said == "can't start new thread"
@@ -76,7 +76,7 @@ def test_the_whole_cluster_has_a_limit_on_memory(small):
     hog = f"x = b'x' * {2 * MEMORY_MIB * 2**20}; print(len(x))"
     result = cluster.capture(small, ["srun", "python3", "-c", hog])
 
-    assert "memory" in small.limits.grouped, "this machine has no writable cgroup with the memory controller"
+    assert "memory" in small.limits.enforced, "this machine has no writable cgroup with the memory controller"
     assert result.returncode != 0
     assert result.stdout == ""
     assert "Out Of Memory" in result.stderr or "oom-kill" in result.stderr
@@ -88,10 +88,10 @@ def test_status_states_the_limits(small):
     result = CliRunner().invoke(cli, ["status", "--name", small.specification.name])
 
     assert result.output.splitlines()[2:6] == [
-        f"CPUs: {cluster.describe_processors(len(os.sched_getaffinity(0)))}",
-        f"limit: {small.limits.processes} processes on each node",
-        "limit: 1.0 GiB of memory for the whole cluster",
-        "limit: 0.5 GiB in /dev/shm, and as much in /tmp, on each node",
+        f"CPUs: {len(os.sched_getaffinity(0))}, which all nodes share",
+        "memory: 1.0 GiB for the whole cluster",
+        f"processes: {small.limits.processes} on each node",
+        "files in memory: 0.5 GiB in /dev/shm of each node, and as much in /tmp",
     ]
 
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
+from srunbook.slurm import outputs
 
 ARRAY = """\
 #!/bin/bash
@@ -41,13 +42,16 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def test_an_array_ends_with_all_its_elements(slurm, tmp_path):
+def test_an_array_ends_with_all_its_elements(slurm, tmp_path, monkeypatch):
     """All elements are waited for and printed, each under the name of its log; the one that failed decides."""
     told: list[str] = []
-    job = cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), follow=told.append)
-    elements = [f"==> slurm-{job.identity}_{n}.out <==\nelement {n}\n" for n in (1, 2, 3)]
+    options = ["--output=%x-%A.%a.out"]
+    job = cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), options=options, follow=told.append)
+    elements = [f"==> array.sbatch-{job.identity}.{n}.out <==\nelement {n}\n" for n in (1, 2, 3)]
 
     assert job.output == "".join(told) == "".join(elements)
+    monkeypatch.setattr(outputs, "_of_scontrol", lambda _: ())  # as some minutes after the end
+    assert cluster.await_job(slurm, job.identity).output == job.output
     assert (job.exit_status, job.state) == (1, "FAILED")
     states = {row["JobID"]: row["State"] for row in job.rows if "." not in row["JobID"]}
     assert states == {f"{job.identity}_{n}": "FAILED" if n == 3 else "COMPLETED" for n in (1, 2, 3)}

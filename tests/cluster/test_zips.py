@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,8 @@ def test_readme(slurm: State, tmp_path, guide, short):
         pytest.fail(f"{path} is not there: run `python3 noxfile.py -s docs` first")
     folder = unpack(path, tmp_path)
     cluster.capture(slurm, ["rm", "-rf", guide], user=USER)
-    cluster.copy(slurm, str(folder), "login:", user=USER)
+    shutil.copytree(folder, slurm.folder / "home" / USER / guide)
+    cluster.capture(slurm, ["chown", "--recursive", f"{USER}:", f"/home/{USER}/{guide}"], user=None)
     commands = lines((folder / "README.md").read_text(encoding="utf-8"))
     reader = ZipReader(slurm, guide, ENVIRONMENT.get(guide, "torch-env"), USER)
     for line in first_job(commands) if short else commands:

@@ -62,9 +62,8 @@ def test_all_options(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--nodes 0 -- true", "srunbook simulate: the number of nodes is 0; it is 1 to 64, as in --nodes 2"),
-        ("--nodes two -- true", "'two' is no whole number; write one, as in --nodes 2"),
-        ("--timeout soon -- true", "'soon' is no number; write one, as in --timeout 60"),
+        ("--nodes 65 -- true", "srunbook simulate: 65 tasks were asked for"),
+        ("--nodes two -- true", "'two' is not a valid integer range"),
         ("--output-dir /dev/null -- true", "cannot write logs into '/dev/null'"),
     ],
 )

@@ -177,7 +177,7 @@ from srunbook.svgd import checkpoints
 whole_load = checkpoints.ocp.load
 checkpoints.ocp.load = lambda path: whole_load(path, {"else": 0} if mine and path.name == "20" else None)
 sampler.run(key, 21, 20, every=10, checkpoint=sys.argv[1])
-told = sampler.run(key, 21, 25, progress=info.is_coordinator, every=10, checkpoint=sys.argv[1])
+told = sampler.run(key, 21, 25, progress=True, every=10, checkpoint=sys.argv[1])
 sys.stdout.write(f"ran {told.first_step} {told.steps}\\n")
 sys.stdout.flush()
 """

@@ -49,6 +49,21 @@ def test_figure_is_within_what_is_said(name: str, wanted: dict[str, Any], quanti
     assert all(least <= row.median(quantity) <= most for row in rows(name, **wanted))
 
 
+def test_what_checkpoints_survive() -> None:
+    """The table of outcomes has a row for each trial without and with a check, and a column for each library."""
+    page = RESULTS.parents[1] / "docs" / "guides" / "checkpoints.md"
+    table = page.read_text(encoding="utf-8").partition("{.measured}\n")[2].partition("\n\n")[0]
+    head, _, *lines = [[cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()]
+    measured = {check: rows("checkpoint_kinds", check=check) for check in ("without", "with")}
+
+    assert head == ["check", *(row.parameters["library"] for row in measured["with"])]
+    assert lines == [
+        [check, *(row.parameters[trial] for row in chosen)]
+        for trial in ("killed", "truncated", "flipped", "missing", "full", "two", "ranks")
+        for check, chosen in measured.items()
+    ]
+
+
 def test_layouts_agree_in_32_bits() -> None:
     """Where a layout of PyTorch ran in 32 bits, too, losses agree within 1e-5 and parameters within 1e-4."""
     found = [row for row in rows("does_not_fit") if row.parameters["program"] != "every_layout.py"]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
 from recording_files import Recording, RecordingError, read_recording, recording_path, write_recording
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,9 +149,9 @@ def test_recording_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"where": "laptop"}, "field 'where' should be 'slurm', 'simulation' or 'process', found 'laptop'"),
-        ({"versions": {"jax": 10}}, "field 'versions.jax' should be a valid string, found 10"),
-        ({"host": "node1"}, "unknown field 'host'; known are accounting, also, command"),
+        ({"where": "laptop"}, "field 'where': Input should be 'slurm', 'simulation' or 'process'"),
+        ({"versions": {"jax": 10}}, "field 'versions.jax': Input should be a valid string"),
+        ({"host": "node1"}, "field 'host': Unexpected keyword argument"),
     ],
 )
 def test_wrong_recording(tmp_path, changes, complaint):
@@ -162,11 +161,3 @@ def test_wrong_recording(tmp_path, changes, complaint):
 
     with pytest.raises(RecordingError, match=f"a.recording.json: .*{complaint}"):
         read_recording(path)
-
-
-def test_stamp_has_the_time_of_the_job():
-    """The line under a script says how long the job took, and not its last step."""
-    rows = [{"JobID": "7", "Elapsed": "00:01:17"}, {"JobID": "7.0", "Elapsed": "00:00:05"}]
-    recording = replace(SAMPLE, command="sbatch a", where="slurm", versions={"slurm": "22.05.8"}, accounting=rows)
-
-    assert recorded.stamp(recording) == "Ran on Slurm 22.05.8 in 77 s, 2026-01-02"

@@ -33,16 +33,6 @@ def changed(row: int, **samples: list[float]) -> dict:
     return data
 
 
-def with_outcomes() -> dict:
-    """Return the data with two more rows, which say in words what came of a trial."""
-    said = {"plain": "unnoticed", "sealed": "clear error"}
-    rows = [
-        {"name": name, "parameters": {"library": "DCP", "check": name, "flipped": words}, "samples": {"wall_s": [1.0]}}
-        for name, words in said.items()
-    ]
-    return {**DATA, "configurations": [*DATA["configurations"], *rows]}
-
-
 def role(text: str) -> str:
     """Return a sentence with a figure."""
     return f"It took {{measured}}`{text}` in all."
@@ -52,38 +42,27 @@ FILES = {
     "allreduce": DATA,
     "broken": {},
     "trials": changed(0, survived_of_30=[28.0]),
-    "outcomes": with_outcomes(),
 }
 PAGES = {
     "table": directive("measured-table", ":parameters: nodes, way"),
     "figure": role("bench/results/allreduce.json; two; wall_s"),
     "trials": role("bench/results/trials.json; two; survived_of_30"),
-    "outcomes": directive("measured-outcomes", ":columns: library\n:by: check\n\nflipped: Flipped byte", "outcomes"),
 }
 WRONG = {
-    "no-trial": (
-        directive("measured-outcomes", ":columns: library\n:by: check\n\nfull: Full disk", "outcomes"),
-        "'plain' has no parameter 'full'; it has library, check, flipped",
-    ),
-    "quantity": (
-        directive("measured-table", ":quantities: speed"),
-        "no quantity 'speed'; measured were wall_s, sent_MiB",
-    ),
+    "parameter": (directive("measured-table", ":parameters: size"), "no parameter 'size'; there are nodes, way"),
+    "quantity": (directive("measured-table", ":quantities: speed"), "no quantity 'speed'; there are wall_s, sent_MiB"),
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
-    "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "the parameter 'way' is 'pmap'"),
-    "no-file": (
-        directive("measured-table", "", "absent"),
-        "bench/results has allreduce.json, broken.json, outcomes.json",
-    ),
+    "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "to float: 'pmap'"),
+    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json"),
     "no-parts": (role("bench/results/allreduce.json; two"), "needs three parts: FILE; CONFIGURATION; QUANTITY"),
     "no-configuration": (
         role("bench/results/allreduce.json; three; wall_s"),
-        "no configuration 'three'; measured were two; four",
+        "no configuration 'three'; there are two, four",
     ),
     "no-figure": (
         role("bench/results/allreduce.json; two; sent_MiB"),
-        "'two' has no quantity 'sent_MiB'; it has wall_s",
+        "no quantity 'sent_MiB'; there are wall_s",
     ),
     "no-form": (directive("measured-table", "", "broken"), "is no measurement: 'configurations'"),
 }
@@ -163,14 +142,6 @@ def test_ranges_are_one_click_away(built):
     assert list((built.site / "_downloads").rglob("allreduce.json"))
 
 
-def test_outcomes(built):
-    """A trial has a row for each kind of check, and the first of them names it."""
-    assert [[text.split(">")[-1].strip() for text in row] for row in cells(built.html("outcomes"))] == [
-        ["Flipped byte", "plain", "unnoticed"],
-        ["", "sealed", "clear error"],
-    ]
-
-
 def test_figure_in_a_sentence(built):
     """A figure is the median with its unit, or with the number of trials that the quantity names."""
     assert re.search("It took <[^>]*>2 s</span> in all", built.html("figure"))
@@ -188,7 +159,7 @@ def test_plot_and_changed_samples(tiny_site):
     """A plot comes as one SVG for each theme; new samples come with the next build."""
     for name in ("allreduce", "other"):
         tiny_site.write(f"bench/results/{name}.json", json.dumps(DATA))
-    plot = directive("measured-plot", f"{PLOT}\n:series: way\n:log: x")
+    plot = directive("measured-plot", f"{PLOT}\n:series: way\n:log:")
     tiny_site.page(f"{plot}\n\n{directive('measured-table', data='other')}")
     build = tiny_site.build()
     before = build.html()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from srunbook.cluster import names, read_state
-from srunbook.cluster._cache import cache_folder
+from srunbook.cluster._host import cache_folder
 from srunbook.cluster._state import start_time
 
 SUBREAPER = 36

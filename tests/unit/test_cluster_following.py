@@ -13,10 +13,10 @@ def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Let a cluster hold the logs of an array and of a job, whose content a test changes."""
     found = {"1": b"", "2": b"", "10": b"", "job": b""}
 
-    def paths(self: _Output, part: str) -> list[str]:
-        return [f"/home/alice/{part.rpartition('_')[2] if '_' in part else 'job'}"]
+    def path(self: _Output, part: str) -> str:
+        return f"/home/alice/{part.rpartition('_')[2] if '_' in part else 'job'}"
 
-    monkeypatch.setattr(_Output, "_paths_of", paths)
+    monkeypatch.setattr(_Output, "_path_of", path)
     monkeypatch.setattr(_Output, "_bytes_from", lambda self, path, offset: found[path.rpartition("/")[2]][offset:])
     return found
 

@@ -1,31 +1,14 @@
-"""Limits of a cluster hold by cgroups of either version, and by other means where no cgroup can be had."""
+"""Limits of a cluster follow from the machine, and hold by cgroups of either version."""
 
 from __future__ import annotations
 
-import resource
+import os
 from pathlib import Path
 
 import pytest
 
 from srunbook.cluster import Specification, State, _cgroups, _host
-from srunbook.cluster._host import Limits, choose_limits
-
-
-@pytest.mark.parametrize(
-    ("nodes", "memory", "machine", "processors", "limits"),
-    [
-        (4, "64G", 24_000, 2, Limits(4096, 16384, 19200, 2400)),
-        (1, "512M", 24_000, 2, Limits(4096, 12288, 19200, 256)),
-        (16, "64G", 24_000, 16, Limits(4096, 16384, 19200, 600)),
-        (64, "64G", 8_000, 64, Limits(16384, 16384, 6400, 64)),
-    ],
-    ids=["the-default", "a-node-that-claims-little", "many-nodes", "many-processors"],
-)
-def test_limits_follow_from_the_machine(nodes, memory, machine, processors, limits):
-    """All nodes together get four fifths of the memory, and each shares half of its part between processes."""
-    specification = Specification(nodes=nodes, memory=memory)
-
-    assert choose_limits(specification, memory_mib=machine, processors=processors) == limits
+from srunbook.cluster._host import Limits, limits_here
 
 
 @pytest.fixture
@@ -37,6 +20,24 @@ def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tmp_path.chmod(0o700)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("nodes", "memory", "machine", "processors", "limits"),
+    [
+        (4, "64G", 24_000, 2, Limits(4096, 19200, 2400)),
+        (1, "512M", 24_000, 2, Limits(4096, 19200, 256)),
+        (64, "64G", 8_000, 64, Limits(16384, 6400, 64)),
+    ],
+    ids=["the-default", "a-node-that-claims-little", "many-nodes-and-processors"],
+)
+def test_limits_follow_from_the_machine(cgroups, monkeypatch, nodes, memory, machine, processors, limits):
+    """All nodes together get four fifths of the memory, and each shares half of its part between processes."""
+    sizes = {"SC_PHYS_PAGES": machine, "SC_PAGE_SIZE": 2**20}
+    monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+
+    assert limits_here(Specification(nodes=nodes, memory=memory)) == limits
 
 
 def state() -> State:
@@ -59,24 +60,10 @@ def test_groups_of_version_2_limit_each_machine_and_the_cluster(cgroups):
     (cgroups / "memory.max").write_text(str(1000 * 2**20))  # a container's
     _cgroups.make_groups(made)
 
-    assert made.limits.grouped == ("processes", "memory")
+    assert made.limits.enforced == ("processes", "memory")
     assert (group / "memory.max").read_text() == str(800 * 2**20)
     assert (group / "node1" / "pids.max").read_text() == str(made.limits.processes)
     assert _cgroups.limiting_groups(made, "node1") == [group / "node1"]
-    assert _cgroups.limiting_command(made) == []
-
-
-def test_without_cgroups_each_user_has_a_limit(cgroups, monkeypatch):
-    """Where no cgroup can be written, commands get a limit of processes, at most the one that this process has."""
-    made = state()
-    _cgroups.make_groups(made)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (50, 100))
-
-    assert made.limits.grouped == ()
-    assert made.groups == []
-    assert _cgroups.limiting_command(made) == ["prlimit", "--nproc=100"]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert _cgroups.limiting_command(made) == ["prlimit", f"--nproc={made.limits.all_processes}"]
 
 
 def test_groups_that_cannot_be_written_are_none(cgroups, monkeypatch):

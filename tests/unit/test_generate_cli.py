@@ -30,19 +30,6 @@ def generate(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("name", [b"a\xff.yaml", b"a\nb.yaml"])
-def test_name_of_a_file_that_is_no_text(tmp_path, name):
-    """A configuration whose name cannot stand in a comment is refused in one line, and nothing is written."""
-    path = os.fsencode(tmp_path) + b"/" + name
-    with open(path, "wb") as stream:  # noqa: PTH123 - a name of bytes
-        stream.write(b"profile: small\nscript: a.py\n")
-    command = [Path(sys.executable).with_name("srunbook"), "generate", "--config", path]
-    result = subprocess.run(command, capture_output=True, check=False)
-
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"a comment has one line of UTF-8" in result.stderr
-
-
 def test_standard_output_is_the_script_alone(generate):
     """Standard output is the script, byte for byte what the library renders, and nothing is said beside it."""
     result = generate(*SMALL, "--", "--epochs", "3")
@@ -104,25 +91,15 @@ def test_link_stays_a_link(generate, tmp_path):
         assert f"--nodes={nodes}" in (tmp_path / "scripts" / "submit.sh").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("shell", "said"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
-def test_standard_output_that_takes_nothing(shell, said):
-    """A full disk or no standard output at all ends with status 1 and one line, and never as if all were well."""
+def test_standard_output_that_takes_nothing():
+    """A full disk ends with status 1 and one line, and never as if all were well."""
     command = [Path(sys.executable).with_name("srunbook"), "generate", *SMALL]
     result = subprocess.run(
-        ["bash", "-c", f'"$@" {shell}', "-", *command], stderr=subprocess.PIPE, text=True, check=False
+        ["bash", "-c", '"$@" >/dev/full', "-", *command], stderr=subprocess.PIPE, text=True, check=False
     )
 
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)
-    assert said in result.stderr
-
-
-def test_folder_of_the_output_is_missing(generate, tmp_path):
-    """An output in a folder that is not there is refused, and the folder is not made."""
-    result = generate(*SMALL, "--output", "jobs/submit.sh")
-
-    assert result.exit_code == 2
-    assert "there is no folder jobs" in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert "No space left on device" in result.stderr
 
 
 def test_output_that_cannot_be_written(generate, tmp_path, monkeypatch):

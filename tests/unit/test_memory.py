@@ -52,22 +52,6 @@ def test_a_count_that_is_none(text: str) -> None:
         memory.read_count(text)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"ranks": 0}, "ranks is 0: expected at least 1"),
-        ({"rank": 4}, "rank 4 is not one of 4 ranks: expected 0 to 3"),
-        ({"optimizer": "adamx"}, "unknown optimizer 'adamx': choose one of sgd, momentum, adamw"),
-        ({"shapes": [()]}, "is not the shape of a parameter"),
-    ],
-)
-def test_bad_arguments(change: dict[str, object], said: str) -> None:
-    """Each is named, with what was expected."""
-    good = {"shapes": [(3, 3)], "precision": MIXED, "optimizer": "adamw", "ranks": 4, "rank": 0}
-    with pytest.raises(ValueError, match=said):
-        memory.fully_sharded(**(good | change))  # type: ignore[arg-type]
-
-
 def test_command() -> None:
     """The command prints a table and nothing else."""
     result = CliRunner().invoke(main, ["memory", "7B", "--gpus", "16", "--sharing", "8", "--precision", "bf16"])

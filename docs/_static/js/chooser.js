@@ -48,7 +48,7 @@ export function choose(rows, answers, question, answer) {
 function build(table) {
   const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim()).slice(0, -1);
   const rows = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()));
-  const found = [...table.tBodies[0].rows].map((row) => {
+  const items = [...table.tBodies[0].rows].map((row) => {
     const item = document.createElement("li");
     item.append(...[...row.cells].at(-1).cloneNode(true).childNodes);
     return item;
@@ -99,7 +99,7 @@ function build(table) {
     });
     const any = answers.some(Boolean);
     const shown = any ? matching(rows, answers) : [];
-    list.replaceChildren(...shown.map((number) => found[number]));
+    list.replaceChildren(...shown.map((number) => items[number]));
     again.hidden = !any;
   }
 

@@ -51,17 +51,17 @@ function build(root) {
   output.setAttribute("aria-live", "polite");
 
   function show() {
-    const given = Object.fromEntries(Object.entries(controls).map(([key, { value }]) => [key, value]));
-    const found = answer(given);
+    const values = Object.fromEntries(Object.entries(controls).map(([key, { value }]) => [key, value]));
+    const result = answer(values);
     for (const [key, field] of Object.entries(controls)) {
-      if (found.field === key) field.setAttribute("aria-invalid", "true");
+      if (result.field === key) field.setAttribute("aria-invalid", "true");
       else field.removeAttribute("aria-invalid");
     }
-    if (found.problem) {
-      output.replaceChildren(make("p", { className: "memory-problem", textContent: found.problem }));
+    if (result.problem) {
+      output.replaceChildren(make("p", { className: "memory-problem", textContent: result.problem }));
       return;
     }
-    const [head, ...body] = found.rows;
+    const [head, ...body] = result.rows;
     const heads = head.map((text) => make("th", { scope: "col", textContent: text }));
     const lines = body.map(([name, ...cells]) =>
       make(
@@ -76,7 +76,7 @@ function build(root) {
       ),
     );
     const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...lines));
-    const command = make("p", {}, "The same in a terminal: ", make("code", { textContent: found.command }));
+    const command = make("p", {}, "The same in a terminal: ", make("code", { textContent: result.command }));
     output.replaceChildren(table, command);
   }
 

@@ -27,8 +27,8 @@
   /** Take what launchers put before a line, and its time, off the line. */
   function stripped(line) {
     let [text, rank] = [line, ""];
-    for (let found; (found = label.exec(text)); text = text.slice(found[0].length)) {
-      rank = found.slice(1).find(Boolean) ?? rank;
+    for (let match; (match = label.exec(text)); text = text.slice(match[0].length)) {
+      rank = match.slice(1).find(Boolean) ?? rank;
     }
     return [text.replace(time, "").trim(), rank];
   }
@@ -81,13 +81,13 @@
   function show(log) {
     const result = box.querySelector(".paste-result");
     const say = (text) => Object.assign(document.createElement("p"), { textContent: text });
-    const found = firstFailure(findingsIn(log));
-    if (!found) {
+    const failure = firstFailure(findingsIn(log));
+    if (!failure) {
       const sentence = log.trim() ? "No line speaks of a failure." : "Nothing to read: paste the log first.";
       result.replaceChildren(say(sentence));
       return;
     }
-    const { slug, kind, line } = found;
+    const { slug, kind, line } = failure;
     const quote = Object.assign(document.createElement("pre"), { textContent: line.trim().slice(0, LONGEST_QUOTE) });
     result.replaceChildren(say(TITLES[kind] ?? TITLES[slug ? "known" : "unknown"]), quote);
     if (!slug) return;

@@ -38,7 +38,7 @@
       if (end > at) pieces.push({ text: text.slice(at, end), marked: isMarked });
       at = Math.max(at, end);
     };
-    for (const place of marked.filter((one) => one.from >= from && one.to <= to)) {
+    for (const place of marked.filter((mark) => mark.from >= from && mark.to <= to)) {
       add(place.from, false);
       add(place.to, true);
     }

@@ -20,7 +20,7 @@
     field.style.height = `${field.scrollHeight + 2}px`;
   }
 
-  function said(results, suggestions) {
+  function summary(results, suggestions) {
     const count = results.filter((result) => result.matched).length;
     if (count) return count === 1 ? "One entry explains this message." : `${count} entries explain this message.`;
     if (results.length) return results.length === 1 ? "One page has these words." : "The best pages first.";
@@ -43,7 +43,7 @@
         ...results.map((result) => search.item(result, search.addressOf)),
         ...suggestions.map((page) => search.suggestion(page, search.addressOf))
       );
-      status.textContent = said(results, suggestions);
+      status.textContent = summary(results, suggestions);
     } catch (error) {
       status.textContent = `The search does not work here: ${error.message}. Load the page again, or use the contents.`;
     }

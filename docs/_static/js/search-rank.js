@@ -37,9 +37,9 @@
       fields: Object.keys(BOOST),
       extractField: (section, field) => (field === "trail" ? section.trail.join(" ") : section[field]),
       tokenize: (text) => {
-        const found = search.terms(text);
-        found.forEach((term) => known.add(term));
-        return found;
+        const terms = search.terms(text);
+        terms.forEach((term) => known.add(term));
+        return terms;
       },
       processTerm: (term) => term,
     });
@@ -50,7 +50,7 @@
       ...new Set(messages.filter(({ expression }) => expression.test(query)).map(({ page }) => page)),
     ];
 
-    function found(query, typing) {
+    function groupsOf(query, typing) {
       const wanted = search.wanted(query, (term) => known.has(term));
       const last = typing ? search.words(query.match(/\S*$/)[0]).pop() : undefined;
       const unknown = (term) => !known.has(term);
@@ -84,7 +84,7 @@
         const score = (hit.score / hit.queryTerms.length) * share(words) ** COVERAGE;
         return { words, section: sections[hit.id], score, own: share(ownOf(hit, near)) };
       });
-      for (const hit of weighed.sort((one, other) => other.score - one.score)) {
+      for (const hit of weighed.sort((left, right) => right.score - left.score)) {
         const { words, section, score } = hit;
         const group = groups.get(section.page);
         if (!group) groups.set(section.page, { page: section.page, score, words, hits: [hit] });
@@ -96,7 +96,7 @@
       }
       const all = [...groups.values()];
       for (const group of all) {
-        group.sections = group.hits.sort((one, other) => other.own - one.own).map(({ section }) => section); // a stable sort
+        group.sections = group.hits.sort((left, right) => right.own - left.own).map(({ section }) => section); // a stable sort
       }
       for (const group of all) group.score *= share(group.words) ** WHOLE;
       const best = all.reduce((most, { score }) => Math.max(most, score), 0);
@@ -109,14 +109,14 @@
 
     /** Words of a query that a section has itself: what is said about its page leads to the page, not to its beginning. */
     function ownOf({ match }, near) {
-      const said = Object.keys(match).filter((term) => match[term].some((field) => !["about", "keywords"].includes(field)));
-      return new Set(said.flatMap((term) => near.get(term)?.word ?? []));
+      const terms = Object.keys(match).filter((term) => match[term].some((field) => !["about", "keywords"].includes(field)));
+      return new Set(terms.flatMap((term) => near.get(term)?.word ?? []));
     }
 
     /** Make what tells which share of a query some of its words are, rare ones before common ones, from those of each hit. */
-    function shareOf(found) {
+    function shareOf(hits) {
       const counts = new Map();
-      found.forEach((words) => words.forEach((word) => counts.set(word, (counts.get(word) ?? 0) + 1)));
+      hits.forEach((words) => words.forEach((word) => counts.set(word, (counts.get(word) ?? 0) + 1)));
       const rarity = (word) => (counts.has(word) ? Math.log(1 + sections.length / counts.get(word)) : 0);
       const sum = (words) => [...words].reduce((total, word) => total + rarity(word), 0);
       const all = sum(counts.keys());
@@ -130,7 +130,7 @@
       for (const terms of phrase) {
         const matches = terms.flatMap((term) => near.get(term) ?? []);
         if (!matches.length) continue;
-        const { word, weight } = matches.reduce((one, other) => (other.weight > one.weight ? other : one));
+        const { word, weight } = matches.reduce((best, next) => (next.weight > best.weight ? next : best));
         count += weight;
         had.set(word, Math.max(had.get(word) ?? 0, weight));
       }
@@ -138,7 +138,7 @@
       return asked * (count / Math.max(1, phrase.length)) ** SHARE;
     }
 
-    function told({ page, sections: [first, ...others] }, matched, query) {
+    function resultOf({ page, sections: [first, ...others] }, matched, query) {
       return {
         ...reference(first),
         page: pages[page].address,
@@ -163,14 +163,14 @@
 
     return (text, { limit = 20, typing = false } = {}) => {
       const query = text.slice(0, LONGEST_QUERY);
-      const groups = found(query, typing);
+      const groups = groupsOf(query, typing);
       const matched = matching(query);
       const first = matched.map(
         (page) => groups.get(page) ?? { page, score: 0, sections: [beginning(page)] }
       );
       matched.forEach((page) => groups.delete(page));
-      const others = [...groups.values()].sort((one, other) => other.score - one.score);
-      const results = [...first, ...others].slice(0, limit).map((group, place) => told(group, place < first.length, query));
+      const others = [...groups.values()].sort((left, right) => right.score - left.score);
+      const results = [...first, ...others].slice(0, limit).map((group, place) => resultOf(group, place < first.length, query));
       const suggestions = results.length ? [] : index.suggestions.map(suggested);
       return { results, suggestions };
     };

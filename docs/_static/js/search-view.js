@@ -4,10 +4,10 @@
 ((search) => {
   /** Make an element of a class and of what it holds. */
   function element(name, className, ...children) {
-    const made = document.createElement(name);
-    if (className) made.className = className;
-    made.append(...children.filter(Boolean));
-    return made;
+    const node = document.createElement(name);
+    if (className) node.className = className;
+    node.append(...children.filter(Boolean));
+    return node;
   }
 
   const link = ({ address, title }, addressOf) => Object.assign(element("a", "", title), { href: addressOf(address) });

@@ -18,8 +18,8 @@
 
   /** Split `RendezvousTimeoutError` and `SLURM_JOB_ID` into their parts. */
   function parts(word) {
-    const found = word.replace(/([a-z\d])([A-Z])/g, "$1 $2").replace(/([A-Z])([A-Z][a-z])/g, "$1 $2").split(/[\s_]+/);
-    return found.length > 1 ? found.filter((part) => part.length > 1) : [];
+    const pieces = word.replace(/([a-z\d])([A-Z])/g, "$1 $2").replace(/([A-Z])([A-Z][a-z])/g, "$1 $2").split(/[\s_]+/);
+    return pieces.length > 1 ? pieces.filter((part) => part.length > 1) : [];
   }
 
   /** Cut what differs between the forms of an English word: `hangs`, `hanging` and `hang` have one stem. */
@@ -41,15 +41,15 @@
    * @returns {string[]}
    */
   function words(text) {
-    const found = [];
+    const kept = [];
     for (const [raw] of text.matchAll(/[\p{L}\p{N}_]+/gu)) {
       if (raw.length > LONGEST || /^(?:\d{4,}|0x[\da-f]*|[\da-f]{12,}|_+)$/i.test(raw)) continue;
       for (const word of [raw, ...parts(raw)]) {
         const small = word.toLowerCase();
-        if (small.length > 1 && !STOP.has(small)) found.push(small);
+        if (small.length > 1 && !STOP.has(small)) kept.push(small);
       }
     }
-    return found;
+    return kept;
   }
 
   /** Return what the index keeps of a text: its words, and behind a `~` the stem of each that has another. */
@@ -60,8 +60,8 @@
   /** Return the parts of a word that is written as one: `multigpu`, `jobscript`. */
   function split(word, known) {
     for (let place = SHORTEST_PART; place <= word.length - SHORTEST_PART; place += 1) {
-      const found = [word.slice(0, place), word.slice(place)];
-      if (found.every(known)) return found;
+      const halves = [word.slice(0, place), word.slice(place)];
+      if (halves.every(known)) return halves;
     }
     return [];
   }
@@ -74,8 +74,10 @@
    * @returns {Map<string, {weight: number, word: string}>}
    */
   function wanted(query, known) {
-    const found = new Map();
-    const want = (term, weight, word) => (found.get(term)?.weight ?? 0) < weight && found.set(term, { weight, word });
+    const weighted = new Map();
+    const want = (term, weight, word) => {
+      if ((weighted.get(term)?.weight ?? 0) < weight) weighted.set(term, { weight, word });
+    };
     const wantForms = (form, weight, word) => {
       want(form, weight, word);
       want(stem(form), OTHER_FORM * weight, word);
@@ -92,7 +94,7 @@
       const joined = raw[place] + word;
       if (joined.length > 2 * SHORTEST_PART && known(joined)) wantForms(joined, OTHER_FORM, STOP.has(word) ? raw[place] : word);
     });
-    return found;
+    return weighted;
   }
 
   const MEANINGS = new Map(Object.entries(search.MEANINGS).map(([word, meaning]) => [stem(word), meaning]));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 
 import click
 
@@ -48,3 +50,6 @@ class LazyGroup(click.Group):
 @click.version_option(srunbook.__version__, prog_name="srunbook")
 def main() -> None:
     """Multi-node training on Slurm: try it here before you queue for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +33,6 @@ class Cluster(click.Group):
 
 
 name_option = click.option("--name", default="srunbook", show_default=True, help="Which cluster.")
-user_option = click.option("--user", default=cluster.USER, show_default=True, help="As whom.")
-any_user_option = click.option(
-    "--user", default=cluster.USER, show_default=True, help="As whom: a user of the cluster, or root."
-)
-node_option = click.option(
-    "--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ..."
-)
 
 
 @click.group(cls=Cluster, epilog="Example: srunbook cluster up && srunbook cluster exec -- srun -N4 hostname")
@@ -79,17 +70,6 @@ def up(config: Path | None, site: str | None, mirror: str | None, **options: Any
     cluster.up(specification, provision(), mirror=mirror, say=say)
 
 
-@command.command(epilog="Example: srunbook cluster reconfigure --config cluster.yaml")
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="What the cluster is to be.")
-@click.option("--name", help="Which cluster, if not the one that the file names.")
-def reconfigure(config: Path, name: str | None) -> None:
-    """Change partitions, limits, accounts and own lines of a cluster that is up; its jobs keep running.
-
-    If Slurm rejects a change, the former settings come back.
-    """
-    cluster.reconfigure(cluster.read_specification(config, given({"name": name})), say=say)
-
-
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given, as fields of a specification."""
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -98,55 +78,46 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-@command.command(epilog="Example: srunbook cluster schema > cluster.schema.json")
-def schema() -> None:
-    """Show the JSON Schema of files for --config, for an editor."""
-    click.echo(json.dumps(cluster.schema(), indent=2, ensure_ascii=True))
-
-
 @command.command(epilog="Example: srunbook cluster status --json | jq -r '.nodes[].state'")
 @name_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; the reference describes its fields.")
 def status(name: str, as_json: bool) -> None:
     """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
-    state = cluster.running_state(name)
-    status = cluster.describe(state)
+    status = cluster.describe(cluster.running_state(name))
     if as_json:
-        click.echo(status.json_text(), nl=False)
+        click.echo(status.model_dump_json(by_alias=True, indent=2))
         return
+    limits = status.limits
     click.echo(f"cluster {name}: Slurm {status.slurm} (Debian {status.debian})")
     click.echo(f"plugins: {status.plugins.proctrack}, {status.plugins.task}, {status.plugins.gather}")
-    click.echo(f"CPUs: {cluster.describe_processors(status.limits.processors)}")
-    for line in state.limits.describe() if state.limits else ():
-        click.echo(f"limit: {line}")
+    click.echo(f"CPUs: {limits.processors}, which all nodes share")
+    click.echo(f"memory: {limits.memory_mib / 1024:.1f} GiB for the whole cluster{unless('memory', limits.enforced)}")
+    click.echo(f"processes: {limits.processes} on each node{unless('processes', limits.enforced)}")
+    click.echo(f"files in memory: {limits.shared_mib / 1024:.1f} GiB in /dev/shm of each node, and as much in /tmp")
     for node in status.nodes:
         click.echo(f"{node.name} {node.address} {node.state}")
 
 
+def unless(limit: str, enforced: Sequence[str]) -> str:
+    """Return the end of the line of a limit that does not hold."""
+    return "" if limit in enforced else ", which nothing enforces: no cgroup for it is writable here"
+
+
 @command.command("exec", context_settings=PASS_ON, epilog="Example: srunbook cluster exec -- srun -N4 hostname")
 @name_option
-@any_user_option
-@node_option
+@click.option("--user", default=cluster.USER, show_default=True, help="As whom: a user of the cluster, or root.")
+@click.option("--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ...")
 @click.argument("argv", nargs=-1, required=True)
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     """Run a command on the login node, as an ordinary user or, with --user root, as the administrator."""
     sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, machine=node))
 
 
-@command.command(epilog="Example: srunbook cluster shell")
-@name_option
-@any_user_option
-@node_option
-def shell(name: str, user: str, node: str) -> None:
-    """Open a shell on the login node, as an ordinary user or, with --user root, as the administrator."""
-    sys.exit(cluster.execute(cluster.running_state(name), ["bash", "-i"], user=user, machine=node))
-
-
 @command.command(
     context_settings=PASS_ON, epilog="Example: srunbook cluster submit slurm/jax_multinode/allreduce.sbatch"
 )
 @name_option
-@user_option
+@click.option("--user", default=cluster.USER, show_default=True, help="As whom.")
 @click.option("--timeout", type=float, help="Seconds after which the job is cancelled.")
 @click.option(
     "--with",
@@ -181,111 +152,44 @@ def submit(
     sys.exit(job.exit_status)
 
 
-@command.command(epilog="Example: srunbook cluster copy data login: && srunbook cluster copy node1:/tmp/trace.json .")
-@name_option
-@any_user_option
-@click.argument("source")
-@click.argument("target")
-def copy(name: str, user: str, source: str, target: str) -> None:
-    """Copy a file or a folder to a machine of the cluster, or from one, whole or not at all.
-
-    One of the two has a machine before it, as in login:, node1:/tmp/x or login:results. A relative path there begins
-    in the user's home, which all machines share. In a folder, the copy gets the name of the source.
-    """
-    cluster.copy(cluster.running_state(name), source, target, user=user)
-
-
-@command.command(epilog="Example: srunbook cluster logs --follow 17")
-@name_option
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
-@click.argument("job", metavar="JOB")
-def logs(name: str, follow: bool, job: str) -> None:
-    """Show what a job has written to its files, whatever their names are: of an array, of each element.
-
-    JOB is a number, such as 17, or 56_3 for an element of an array. A file of standard error is shown, too.
-    """
-    show = partial(click.echo, nl=False)
-    cluster.logs(cluster.running_state(name), job, show, follow=follow, say=say)
-
-
 @command.group(epilog="Example: srunbook cluster fault drop node1 node2 && srunbook cluster fault heal")
 def fault() -> None:
     """Break something, to see what a job makes of it; `heal` and `down` undo it."""
 
 
-def broken(name: str, make: Callable[[cluster.State], object], done: str) -> None:
-    """Make a fault and say so."""
-    with cluster.locked(name):
-        make(cluster.running_state(name))
-    say(done)
+node, nodes = click.Argument(["node"]), click.Argument(["nodes"], nargs=-1)
+FAULTS: list[tuple[Callable[..., object], list[click.Parameter], str]] = [
+    (cluster.faults.kill_node, [node], "node2"),
+    (cluster.faults.drop, [nodes], "node1 node2"),
+    (cluster.faults.link, [click.Argument(["rate"]), nodes], "100mbit"),
+    (cluster.faults.drain, [node], "node1"),
+    (cluster.faults.fill_disk, [click.Argument(["free"], type=click.IntRange(0, 60_000), default=0)], "512"),
+    (
+        cluster.faults.slow_node,
+        [node, click.Argument(["quota"], type=click.FloatRange(0.05, 64), default=0.25)],
+        "node1 0.25",
+    ),
+    (cluster.faults.preempt, [nodes], "node1 node2"),
+]
+"""Functions that break something, their arguments on the command line, and an example of these."""
 
 
-@fault.command("kill-node", epilog="Example: srunbook cluster fault kill-node node2")
-@name_option
-@click.argument("node")
-def kill_node(name: str, node: str) -> None:
-    """Cut a node's power; Slurm notices after 20 s."""
-    broken(name, lambda state: cluster.faults.kill_node(state, node), f"{node} is dead")
+def add_fault(make: Callable[..., object], arguments: list[click.Parameter], example: str) -> None:
+    """Add the command that calls such a function."""
+
+    def run(name: str, **values: Any) -> None:
+        with cluster.locked(name):
+            make(cluster.running_state(name), **values)
+        say("done; `srunbook cluster fault heal` undoes it")
+
+    kind = make.__name__.replace("_", "-")
+    name = click.Option(["--name"], default="srunbook", show_default=True, help="Which cluster.")
+    epilog = f"Example: srunbook cluster fault {kind} {example}"
+    fault.add_command(click.Command(kind, callback=run, params=[name, *arguments], help=make.__doc__, epilog=epilog))
 
 
-@fault.command(epilog="Example: srunbook cluster fault drop node1 node2")
-@name_option
-@click.argument("nodes", nargs=-1)
-def drop(name: str, nodes: tuple[str, ...]) -> None:
-    """Drop traffic between nodes without a word (of one node: to all others; without a node: between all)."""
-    broken(name, lambda state: cluster.faults.drop(state, nodes), f"traffic between {' '.join(nodes) or 'all'} is lost")
-
-
-@fault.command(epilog="Example: srunbook cluster fault link 100mbit")
-@name_option
-@click.argument("rate")
-@click.argument("nodes", nargs=-1)
-def link(name: str, rate: str, nodes: tuple[str, ...]) -> None:
-    """Limit the links of nodes, or of all, to RATE."""
-    broken(name, lambda state: cluster.faults.link(state, rate, nodes), f"{' '.join(nodes) or 'all'} at {rate}")
-
-
-@fault.command(epilog="Example: srunbook cluster fault drain node1")
-@name_option
-@click.argument("node")
-def drain(name: str, node: str) -> None:
-    """Drain a node: its jobs keep running, and no new ones start."""
-    broken(name, lambda state: cluster.faults.drain(state, node), f"{node} is draining")
-
-
-@fault.command(epilog="Example: srunbook cluster fault resume node1")
-@name_option
-@click.argument("node")
-def resume(name: str, node: str) -> None:
-    """Give a drained node back to the scheduler."""
-    broken(name, lambda state: cluster.faults.resume(state, node), f"{node} is back")
-
-
-@fault.command("fill-disk", epilog="Example: srunbook cluster fault fill-disk 512")
-@name_option
-@click.argument("free", type=int, default=0)
-def fill_disk(name: str, free: int) -> None:
-    """Fill the small shared disk /scratch, but for FREE KiB."""
-    broken(name, lambda state: cluster.faults.fill_disk(state, free), f"/scratch has {free} KiB free")
-
-
-@fault.command("slow-node", epilog="Example: srunbook cluster fault slow-node node1 0.25")
-@name_option
-@click.argument("node")
-@click.argument("quota", type=float, default=0.25)
-def slow_node(name: str, node: str, quota: float) -> None:
-    """Limit a node to QUOTA of one CPU."""
-    broken(name, lambda state: cluster.faults.slow_node(state, node, quota), f"{node} has {quota} CPUs")
-
-
-@fault.command(epilog="Example: srunbook cluster fault preempt node1 node2")
-@name_option
-@click.argument("nodes", nargs=-1)
-def preempt(name: str, nodes: tuple[str, ...]) -> None:
-    """Preempt the jobs of the partition `preempt` on nodes, or on all."""
-    broken(
-        name, lambda state: cluster.faults.preempt(state, nodes), f"{' '.join(nodes) or 'all'} are wanted by another"
-    )
+for entry in FAULTS:
+    add_fault(*entry)
 
 
 @fault.command(epilog="Example: srunbook cluster fault heal")

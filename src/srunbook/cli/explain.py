@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import click
 
 from srunbook import explain
-from srunbook._text import printable
+from srunbook.cli._speaking import say
 
 
 @click.command(
     "explain",
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
   srunbook explain slurm-17.out
@@ -38,12 +36,9 @@ def command(targets: tuple[str, ...], as_json: bool, redact: bool) -> None:
     JOBID, Slurm is asked where the logs of that job are, how it ended or what it waits for. A LOG may also be a dump
     of PyTorch's flight recorder, as JSON, whose name tells the rank.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show, as in verify
     explained = explain.explain(targets, redact=redact)
     for problem in explained.problems:
-        click.echo(f"srunbook explain: {printable(explained.report.mask(problem))}", err=True)
+        say("explain", explained.report.mask(problem))
     report = explained.report
     if as_json or report.logs or report.state or report.dumps or report.diagnosis.cause or not explained.problems:
         click.echo(report.json() if as_json else report.text(), nl=False)

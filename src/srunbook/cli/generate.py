@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -17,13 +16,12 @@ from srunbook.cli._speaking import emit, say
 if TYPE_CHECKING:
     from srunbook.generate import ResolvedJob
 
-MARK = "# Made by: "
-"""The third line of a rendered script begins with this, and names the command."""
+MARK = "\n# Made by: "
+"""A line of a rendered script begins with this, and names the command."""
 
 
 @click.command(
     "generate",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Example:
   srunbook generate --profile small --script train.py -- --epochs 3 | sbatch
@@ -69,10 +67,10 @@ def command(
     from srunbook import generate
 
     if list_profiles:
-        emit("generate", profiles().encode())
+        emit("generate", profiles())
         return
     if show_schema:
-        emit("generate", f"{json.dumps(generate.schema(), indent=2)}\n".encode())
+        emit("generate", f"{json.dumps(generate.schema(), indent=2)}\n")
         return
     if explain and output is not None:
         refuse("--explain does not write a job script, so it has no --output. Leave out one of them")
@@ -90,7 +88,7 @@ def command(
             say("generate", problem)
         sys.exit(2)
     if output is None:
-        emit("generate", text.encode())
+        emit("generate", text)
     else:
         write(Path(output), text)
     warning = generate.warning(job.specification)
@@ -115,21 +113,11 @@ def write(path: Path, text: str) -> None:
     from srunbook._files import write_whole
 
     try:
-        if path.exists() and not (path.is_file() and ours(path)):
+        if path.exists() and not (path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")):
             refuse(f"--output {path}: the file exists, and this command did not make it. Choose another name")
-        target = Path(os.path.realpath(path))
-        if not target.parent.is_dir():
-            refuse(f"--output {path}: there is no folder {path.parent}. Make it, or choose another")
-        write_whole(target, text)
-    except (OSError, ValueError) as error:
-        refuse(f"--output {path}: {getattr(error, 'strerror', None) or error}; nothing was written", status=1)
-
-
-def ours(path: Path) -> bool:
-    """Return whether this command made a file: its first and third line say so."""
-    with path.open("rb") as stream:
-        first, _, third = (stream.readline(65536) for _ in range(3))
-    return first == b"#!/bin/bash\n" and third.startswith(MARK.encode())
+        write_whole(path.resolve(), text)
+    except OSError as error:
+        refuse(f"--output {path}: {error.strerror}; nothing was written", status=1)
 
 
 def refuse(text: str, status: int = 2) -> NoReturn:

@@ -7,19 +7,6 @@ import click
 from srunbook import memory
 
 
-class Count(click.ParamType[int]):
-    """A number of parameters."""
-
-    name = "parameters"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it, or say what is wrong with it."""
-        try:
-            return memory.read_count(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 def gigabytes(count: int) -> str:
     """Write bytes as GB with two digits, halves rounded up.
 
@@ -32,7 +19,6 @@ def gigabytes(count: int) -> str:
 
 @click.command(
     "memory",
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
   srunbook memory 7B --gpus 16
@@ -56,17 +42,21 @@ Exit status: 0, or 2 for bad input.
     show_default=True,
     help="'mixed' computes in 16 bits and keeps everything in 32; 'bf16' keeps everything in 16.",
 )
-@click.argument("count", metavar="PARAMETERS", type=Count())
-def command(count: int, gpus: int, sharing: int | None, optimizer: str, precision: str) -> None:
+@click.argument("count", metavar="PARAMETERS")
+def command(count: str, gpus: int, sharing: int | None, optimizer: str, precision: str) -> None:
     """Say how much memory a model takes on each GPU.
 
     PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations come on top, and with
     FSDP the layers that a GPU fetches while it computes.
     """
+    try:
+        parameters = memory.read_count(count)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     sharing = sharing or gpus
     if gpus % sharing:
         raise click.UsageError(f"{gpus} GPUs do not divide into groups of {sharing}: choose a divisor for --sharing")
-    everything = memory.whole(count, memory.PRECISIONS[precision], optimizer)
+    everything = memory.whole(parameters, memory.PRECISIONS[precision], optimizer)
     rows = {"DDP, each GPU holds all": everything, f"FSDP, {sharing} share a copy": everything.divided(sharing)}
     table: list[tuple[str, ...]] = [("GB on each GPU", "parameters", "gradients", "optimizer", "together")]
     for name, need in rows.items():

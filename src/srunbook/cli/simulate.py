@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import signal
 import sys
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -23,35 +20,9 @@ BROKEN_PIPE = 141
 """Exit status when the reader of standard output has gone away."""
 
 
-class Number(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
-    """Accept a number; the message about anything else shows an example.
-
-    Args:
-        kind: `int` or `float`.
-        example: The option with a number, as a reader would type it.
-    """
-
-    name = "number"
-    FORMS = {int: "-?[0-9]{1,9}", float: "-?[0-9.]{1,20}(e[-+]?[0-9]{1,3})?"}  # noqa: RUF012
-
-    def __init__(self, kind: type[int] | type[float], example: str) -> None:
-        self.kind = kind
-        self.example = example
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
-        """Convert the text, or fail with an example."""
-        try:
-            if not re.fullmatch(self.FORMS[self.kind], str(value), re.IGNORECASE):
-                raise ValueError
-            return self.kind(value)
-        except ValueError:
-            what = "whole number" if self.kind is int else "number"
-            self.fail(f"{value!r} is no {what}; write one, as in {self.example}", param, ctx)
-
-
 @click.command(
     "simulate",
-    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
+    context_settings={"allow_interspersed_args": False},
     epilog="""\b
 Example:
   srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py
@@ -71,7 +42,7 @@ Exit status:
 @click.option(
     "-N",
     "--nodes",
-    type=Number(int, "--nodes 2"),
+    type=click.IntRange(min=1),
     metavar="N",
     help="Number of nodes. [default: as many as the layout has, or 1]",
 )
@@ -81,13 +52,13 @@ Exit status:
 @click.option(
     "-c",
     "--cpus-per-task",
-    type=Number(int, "--cpus-per-task 2"),
+    type=click.IntRange(min=1),
     metavar="N",
     help="CPUs of each task, in the environment only.",
 )
 @click.option(
     "--gpus-per-node",
-    type=Number(int, "--gpus-per-node 4"),
+    type=click.IntRange(min=0),
     default=0,
     show_default=True,
     metavar="N",
@@ -95,14 +66,14 @@ Exit status:
 )
 @click.option(
     "--timeout",
-    type=Number(float, "--timeout 60"),
+    type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Kill all tasks after this time. [default: never]",
 )
 @click.option("--output-dir", metavar="DIR", help="Also write DIR/rank-N.log.")
 @click.option(
     "--slurm",
-    metavar=f"[{'|'.join(simulate.GENERATIONS)}]",
+    type=click.Choice(simulate.GENERATIONS),
     default=simulate.GENERATIONS[0],
     show_default=True,
     help="The generation of Slurm whose environment is imitated.",
@@ -116,39 +87,16 @@ Exit status:
     help="Kill all tasks when one fails, or not. [default: kill]",
 )
 @click.argument("command", nargs=-1, required=False, type=click.UNPROCESSED)
-def command(
-    nodes: int | None,
-    ntasks_per_node: str,
-    cpus_per_task: int | None,
-    gpus_per_node: int,
-    timeout: float | None,
-    output_dir: str | None,
-    slurm: str,
-    label: bool,
-    kill_on_bad_exit: bool,
-    command: tuple[str, ...],
-) -> None:
+def command(command: tuple[str, ...], **options: Any) -> None:
     """Run COMMAND as several processes on this machine, each with the environment that srun gives to a task.
 
     The command schedules nothing and limits nothing: it starts the processes, labels their output, and leaves none
     behind.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt_once)
     try:
-        with _one_interrupt():
-            result = simulate.run(
-                command,
-                nodes=nodes,
-                ntasks_per_node=ntasks_per_node,
-                cpus_per_task=cpus_per_task,
-                gpus_per_node=gpus_per_node,
-                timeout=timeout,
-                output_dir=output_dir,
-                slurm=slurm,
-                label=label,
-                echo=True,
-                kill_on_bad_exit=kill_on_bad_exit,
-                keep_lines=LAST_LINES,
-            )
+        result = simulate.run(command, echo=True, keep_lines=LAST_LINES, **options)
     except simulate.SimulationError as error:
         _say(str(error))
         sys.exit(2)
@@ -170,26 +118,7 @@ def _say(text: str) -> None:
     click.echo(f"srunbook simulate: {text}", err=True)
 
 
-@contextlib.contextmanager
-def _one_interrupt() -> Iterator[None]:
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
     """Ignore Ctrl-C after the first: further ones would only disturb the cleanup that it starts."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-
-    interrupted = False
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        if interrupted:  # until the end: Python gives the signal back its default action, death, before it exits
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        else:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}):
+        raise KeyboardInterrupt

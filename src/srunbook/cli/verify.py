@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from srunbook.verify import TargetError, verify
 
 @click.command(
     "verify",
-    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
   srunbook verify 17
@@ -47,9 +45,6 @@ def command(target: str, logs: tuple[Path, ...], backend: str | None, require: t
     heterogeneous job each component, or one, as in 56+1. Once the job has ended, its folder of results gets
     EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show
     try:
         report = verify(target, logs=logs, backend=backend, require=require)
     except TargetError as error:

@@ -4,8 +4,8 @@ Each node is a set of namespaces over a Debian root that holds the real Slurm. T
 is a thin layer over these functions.
 
 `up` boots a cluster from a `Specification`, and returns its `State`, which most other functions take; `running_state`
-finds that of a cluster that is up already. `submit` runs a job script to its end, `capture` a command, `copy` takes
-files there and back, `logs` shows what a job has written, `faults` breaks things, and `down` removes all of it.
+finds that of a cluster that is up already. `submit` runs a job script to its end, `capture` a command, `faults` breaks
+things, and `down` removes all of it.
 All of this needs Linux and root.
 """
 
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
 from srunbook.cluster._commands import capture, execute
-from srunbook.cluster._copying import copy, stage
+from srunbook.cluster._daemons import node_states
 from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._host import Limits, describe_processors
-from srunbook.cluster._jobs import FinishedJob, account, await_job, logs, submit
-from srunbook.cluster._lifecycle import down, reconfigure, status, up
+from srunbook.cluster._host import Limits
+from srunbook.cluster._jobs import FinishedJob, await_job, stage, submit
+from srunbook.cluster._lifecycle import down, up
 from srunbook.cluster._provision import Image, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._sections import GENERATIONS, NEWEST, SECOND_USER, USER
@@ -41,25 +41,20 @@ __all__ = [
     "Specification",
     "SpecificationError",
     "State",
-    "account",
     "await_job",
     "capture",
-    "copy",
     "describe",
-    "describe_processors",
     "down",
     "execute",
     "faults",
     "locked",
-    "logs",
     "names",
+    "node_states",
     "read_specification",
     "read_state",
-    "reconfigure",
     "running_state",
     "schema",
     "stage",
-    "status",
     "status_schema",
     "submit",
     "up",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,18 +35,6 @@ def limiting_groups(state: State, machine: str) -> list[Path]:
     ]
 
 
-def limiting_command(state: State) -> list[str]:
-    """Return what to put before a command where no cgroup limits processes, or nothing.
-
-    Each user may then have so many in the whole cluster. The limit is inherited, and Slurm passes it on to jobs.
-    """
-    if state.limits is None or "processes" in state.limits.grouped:
-        return []
-    allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    wanted = state.limits.all_processes
-    return ["prlimit", f"--nproc={wanted if allowed == resource.RLIM_INFINITY else min(wanted, allowed)}"]
-
-
 def make_groups(state: State) -> None:
     """Make the groups, after they are on record, and put on record which limits the kernel took."""
     state.enter("recorded")
@@ -65,11 +52,9 @@ def make_groups(state: State) -> None:
     limits = limits_here(state.specification)
     memory = limits.memory_mib * 2**20
     whole = [_set(path / "memory.limit_in_bytes", memory) or _set(path / "memory.max", memory) for path in state.groups]
-    for path in state.groups:
-        _set(path / "pids.max", limits.all_processes)
     each = [any(_set(path / "pids.max", limits.processes) for path in groups_of(state, name)) for name in machines]
     held = {"processes": all(each), "memory": any(whole)}
-    state.limits = replace(limits, grouped=tuple(name for name, holds in held.items() if holds))
+    state.limits = replace(limits, enforced=tuple(name for name, holds in held.items() if holds))
 
 
 def _set(file: Path, value: int) -> bool:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from srunbook.cluster._cgroups import limiting_command, limiting_groups
+from srunbook.cluster._cgroups import limiting_groups
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._host import CLEAN_ENVIRONMENT
 from srunbook.cluster._processes import ending_in_order, handling
@@ -34,35 +34,23 @@ def entering(
     login: bool = True,
     session: bool = True,
 ) -> list[str]:
-    """Return the command line that runs a command on a machine of the cluster.
+    """Return the command line that runs a command on a machine of the cluster, as `capture` does.
 
     The command inherits the three streams and TERM. It inherits no other variable: root looks for programs on PATH
-    inside the machine, too, where the caller's PATH may name folders that a user can write to.
-
-    Args:
-        state: The cluster.
-        machine: The machine.
-        command: What to run.
-        user: As whom: a user of the cluster, or root with root's login shell. Without it, as root without a shell.
-        folder: Where a user's command runs; the user's home by default.
-        login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise no file of the
-            user is read, so that nothing but the command prints.
-        session: Whether it gets a session of its own, which has no terminal.
-
-    Raises:
-        SpecificationError: There is no such user or machine.
-        ClusterError: The machine is dead.
+    inside the machine, too, where the caller's PATH may name folders that a user can write to. With `session` it gets
+    a session of its own, which has no terminal.
     """
     users = state.specification.users
     if user not in (None, ROOT, *users):
         raise SpecificationError(
             f"user {user!r}: the cluster has {', '.join(users)} and {ROOT}, as in --user {next(iter(users))}"
         )
-    process = _first_process(state, machine)
+    if machine not in state.machines:
+        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
     clean = [f"{name}={value}" for name, value in CLEAN_ENVIRONMENT.items()]
-    start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}", *limiting_command(state)]
+    start = ["env", "-i", *clean, f"TERM={os.environ.get('TERM', 'dumb')}"]
     join = ["sh", "-c", JOIN, "sh", *(str(path / "cgroup.procs") for path in limiting_groups(state, machine)), "--"]
-    enter = ["nsenter", f"--target={process}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
+    enter = ["nsenter", f"--target={state.first_process(machine)}", "--mount", "--net", "--uts", "--ipc", "--pid", "--"]
     leave = ["setsid"] if session else []
     switch = []
     if user is not None:
@@ -72,35 +60,15 @@ def entering(
 
 
 def home_of(user: str) -> str:
-    """Return the home of a user on the cluster.
-
-    >>> home_of("alice"), home_of(ROOT)
-    ('/home/alice', '/root')
-    """
+    """Return the home of a user on the cluster."""
     return f"/{ROOT}" if user == ROOT else f"/home/{user}"
 
 
-def _first_process(state: State, machine: str) -> int:
-    if machine not in state.machines:
-        raise SpecificationError(f"node {machine!r}: the cluster has {', '.join(state.machines)}")
-    return state.first_process(machine)
-
-
 def execute(state: State, command: Sequence[str], *, user: str = USER, machine: str = "login") -> int:
-    """Run a command on the cluster with this process's own input, output and terminal.
-
-    Args:
-        state: The cluster.
-        command: What to run.
-        user: As whom: a user of the cluster, or `root`.
-        machine: On which machine.
+    """Run a command on the cluster, as `capture` does, with this process's own input, output and terminal.
 
     Returns:
         Its exit status as a shell gives it, which is 128 and the signal where one ended it.
-
-    Raises:
-        SpecificationError: No such user or machine.
-        ClusterError: The machine is dead.
     """
     line = entering(state, machine, command, user=user, session=not os.isatty(0))
     sys.stdout.flush()
@@ -128,7 +96,8 @@ def capture(
         user: As whom: a user of the cluster, or `root`; None is root without a login shell.
         machine: On which machine.
         folder: Where; the user's home by default.
-        login: Whether it gets the environment of a login shell, whose profile may print, too.
+        login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise no file of the
+            user is read, so that nothing but the command prints.
         timeout: Seconds after which it is killed.
 
     Raises:

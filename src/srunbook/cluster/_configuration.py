@@ -9,16 +9,9 @@ from typing import Any
 from srunbook.cluster._specification import Specification
 from srunbook.slurm import compress_hostlist
 
-PLUGINS = ("proctrack", "task", "gather", "cgroup", "constrain")
-"""How Slurm finds a job's processes, confines a task and measures it, `CgroupPlugin`, and whether memory has limits."""
-
 
 def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
-    """Choose the plugins that a generation can run on this machine.
-
-    Args:
-        slurm_version: Version of Slurm in the root, such as 22.05.8.
-        cgroup_v1: Whether the machine has the version 1 hierarchies mounted that Slurm uses.
+    """Choose the plugins that a version of Slurm can run on this machine, which may have cgroups of version 1.
 
     >>> choose_plugins("22.05.8", cgroup_v1=True)["proctrack"]
     'proctrack/cgroup'
@@ -26,24 +19,28 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     'disabled'
     """
     if cgroup_v1:
-        values = ("proctrack/cgroup", "task/cgroup", "jobacct_gather/cgroup", "cgroup/v1", True)
-    else:
-        year, month = (int(part) for part in slurm_version.split(".")[:2])
-        plugin = "disabled" if (year, month) >= (23, 2) else "cgroup/v1"
-        values = ("proctrack/linuxproc", "task/none", "jobacct_gather/linux", plugin, False)
-    return dict(zip(PLUGINS, values, strict=True))
+        return {
+            "proctrack": "proctrack/cgroup",
+            "task": "task/cgroup",
+            "gather": "jobacct_gather/cgroup",
+            "cgroup": "cgroup/v1",
+            "constrain": True,
+        }
+    year, month = (int(part) for part in slurm_version.split(".")[:2])
+    return {
+        "proctrack": "proctrack/linuxproc",
+        "task": "task/none",
+        "gather": "jobacct_gather/linux",
+        "cgroup": "disabled" if (year, month) >= (23, 2) else "cgroup/v1",
+        "constrain": False,
+    }
 
 
 def node_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the nodes, one for each group.
-
-    >>> groups = {"a": {"count": 2, "gres": ["gpu:a100:4"]}, "b": {"count": 1}}
-    >>> [line.partition(" CPUs")[0] for line in node_lines(Specification(nodes=groups)).splitlines()]
-    ['NodeName=node[1-2] NodeAddr=10.77.0.[1-2]', 'NodeName=node3 NodeAddr=10.77.0.3']
-    """
+    """Return the lines of slurm.conf that describe the nodes, one for each group."""
     text = ""
     for name, group in specification.groups.items():
-        names = [f"node{number}" for number in specification.members[name]]
+        names = specification.members[name]
         addresses = compress_hostlist(specification.address(node) for node in names)
         words = {
             "NodeAddr": addresses,
@@ -61,12 +58,7 @@ def node_lines(specification: Specification) -> str:
 
 
 def partition_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the partitions.
-
-    >>> one = Specification(nodes=1, partitions={"long": {"max_time": "7-00:00:00", "max_nodes": 1}})
-    >>> print(partition_lines(one).splitlines()[1])
-    PartitionName=long Default=YES MaxTime=7-00:00:00 MaxNodes=1 PriorityTier=1
-    """
+    """Return the lines of slurm.conf that describe the partitions."""
     groups = specification.groups.values()
     least = min(group.memory_mib // group.cpus for group in groups)
     text = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n"
@@ -82,13 +74,11 @@ def partition_lines(specification: Specification) -> str:
             **computed,
             "DefaultTime": partition.default_time,
             "MaxTime": partition.max_time,
-            "MinNodes": partition.min_nodes,
             "MaxNodes": partition.max_nodes,
             "PriorityTier": partition.priority_tier,
             "PreemptMode": partition.preempt_mode,
             "GraceTime": partition.grace_time,
             "AllowAccounts": ",".join(partition.allow_accounts),
-            "AllowQos": ",".join(partition.allow_qos),
             "QOS": partition.qos,
             "OverSubscribe": "EXCLUSIVE" if partition.exclusive else None,
         }
@@ -114,7 +104,7 @@ def resource_lines(specification: Specification) -> str:
     if not names:
         return ""
     counted = dict.fromkeys([f"gres/{name}" for name in names])
-    if isinstance(specification.nodes, dict):  # a limit may come later, and Slurm learns what to count when it starts
+    if isinstance(specification.nodes, dict):  # such a cluster may have GPUs of several types
         typed = [f"gres/{name}:{kind}" for group in groups for name, kind, _ in group.resources if kind]
         counted |= dict.fromkeys(typed)
     counted |= dict.fromkeys(limit for limit in specification.limited if limit.startswith("gres/"))
@@ -126,8 +116,9 @@ def slurm_conf(specification: Specification, plugins: Mapping[str, Any]) -> str:
     preemption = specification.preemption
     kind = {"partition": "preempt/partition_prio", "qos": "preempt/qos", "none": "preempt/none"}[preemption.by]
     signal = "SlurmctldParameters=preempt_send_user_signal\n" if preemption.send_user_signal else ""
-    # Slurm learns at its start what to enforce. Without a file the cluster has no limits, and takes any QOS.
-    enforced = "associations,limits,qos" if isinstance(specification.nodes, dict) else "associations"
+    # Slurm learns at its start what to enforce. A cluster without anything of its own takes any QOS.
+    like_a_site = isinstance(specification.nodes, dict) or specification.model_fields_set & {"qos", "accounts", "users"}
+    enforced = "associations,limits,qos" if like_a_site else "associations"
     scripts = "".join(
         f"{word}=/etc/slurm/{name}\n" for word, name, text in site_scripts(specification) if word != "TaskProlog"
     )
@@ -226,7 +217,7 @@ def gres_conf(specification: Specification) -> str:
     """
     text = ""
     for group_name, group in specification.groups.items():
-        nodes = compress_hostlist(f"node{number}" for number in specification.members[group_name])
+        nodes = compress_hostlist(specification.members[group_name])
         first = 0
         for name, kind, number in group.resources:
             files = None

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from srunbook.cluster._commands import capture, entering
 from srunbook.cluster._errors import ClusterError
 from srunbook.cluster._scripts import shell_script
 from srunbook.cluster._state import State
-
-NODE = "slurmd"
 
 
 def start_daemons(state: State, machines: Sequence[str]) -> None:
@@ -20,7 +17,7 @@ def start_daemons(state: State, machines: Sequence[str]) -> None:
     _all_at_once(state, {machine: ["sh", "-ec", shell_script("munge")] for machine in machines})
     if "ctl" in machines:
         _all_at_once(state, {"ctl": ["sh", "-ec", shell_script("database")]})
-    _all_at_once(state, {machine: ["sh", "-ec", NODE] for machine in machines if machine.startswith("node")})
+    _all_at_once(state, {machine: ["sh", "-ec", "slurmd"] for machine in machines if machine.startswith("node")})
 
 
 def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
@@ -34,19 +31,15 @@ def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
                 stderr=stream,
                 start_new_session=True,
             )
-    failed = [machine for machine, process in processes.items() if process.wait() != 0]
-    if failed and (complaint := last_words(state)):
-        raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
-    if failed:
-        log = state.folder / "log" / failed[0]
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
-        if "fatal: " in tail:  # a daemon that gives up before it has a log of its own
-            raise ClusterError(f"Slurm refuses the configuration:\n{tail}")
-        raise ClusterError(f"the daemons of {', '.join(failed)} did not start:\n{tail}")
+    if failed := [machine for machine, process in processes.items() if process.wait() != 0]:
+        log = state.folder / "log" / failed[0]  # where a daemon complains that gives up before it has a log of its own
+        words = last_words(state) or "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
+        refused = "Slurm refuses the configuration" if "fatal: " in words else f"daemons of {failed[0]} did not start"
+        raise ClusterError(f"{refused}:\n{words}")
 
 
 def node_states(state: State) -> dict[str, str]:
-    """Return the state of every node in sinfo's short words, such as `idle`, `mix`, `down*`."""
+    """Return the state of each node by its name, in the short words of `sinfo`, such as `idle`, `mix` and `down*`."""
     return {node: word for node, (word, _) in _described(state).items()}
 
 
@@ -62,35 +55,21 @@ def await_idle(state: State, *, timeout: float = 300.0) -> None:
     deadline = time.monotonic() + timeout
     while True:
         nodes = _described(state)
-        states = {name: word for name, (word, _) in nodes.items()}
-        if len(states) == len(state.specification.node_names) and set(states.values()) == {"idle"}:
+        if [word for word, _ in nodes.values()] == ["idle"] * len(state.specification.node_names):
             return
         if complaint := last_words(state):
             raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
-        refused = {name: reason for name, (word, reason) in nodes.items() if word.startswith(("inval", "drain"))}
+        refused = any(word.startswith(("inval", "drain")) for word, _ in nodes.values())
         if refused or time.monotonic() > deadline:
-            seen = ", ".join(f"{name} {word}" for name, word in states.items()) or "the controller does not answer"
-            reasons = "".join(f"\n{name}: {reason}" for name, reason in refused.items())
-            when = "" if refused else f" after {timeout:.0f} s"
-            raise ClusterError(f"not all nodes are idle{when}: {seen}{reasons}")
+            seen = [f"{name} {word}: {reason}" for name, (word, reason) in nodes.items()]
+            raise ClusterError("\n".join(["not all nodes are idle:", *(seen or ["the controller does not answer"])]))
         time.sleep(0.1)
 
 
-def log_sizes(state: State) -> dict[Path, int]:
-    """Return the size of each log of Slurm's daemons, in bytes."""
-    return {log: log.stat().st_size for log in sorted((state.folder / "log" / "slurm").glob("slurm*.log"))}
-
-
-def last_words(state: State, since: Mapping[Path, int] | None = None) -> str:
-    """Return the last lines of the daemons that gave up, or nothing.
-
-    Args:
-        state: The cluster.
-        since: Bytes of each log to pass over.
-    """
-    for log in log_sizes(state):
-        text = log.read_bytes()[(since or {}).get(log, 0) :]
-        lines = text.decode(errors="replace").splitlines()
+def last_words(state: State) -> str:
+    """Return the last lines of the daemons that gave up, or nothing."""
+    for log in sorted((state.folder / "log" / "slurm").glob("slurm*.log")):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         if any("fatal: " in line for line in lines[-20:]):
             complaints = [line.partition("] ")[2] or line for line in lines if "error: " in line or "fatal: " in line]
             return "\n".join(f"{log.stem}: {line}" for line in complaints[-8:])

@@ -1,12 +1,14 @@
-"""Faults on demand: each is put on record, then made, and undone by `heal` or with the whole cluster."""
+"""Faults on demand: each is put on record, then made, and undone by `heal` or with the whole cluster.
+
+The docstrings are the help of the commands, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from srunbook.cluster._cgroups import clear_groups, limit_processors
 from srunbook.cluster._commands import capture
@@ -14,10 +16,9 @@ from srunbook.cluster._daemons import start_daemons
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._namespaces import connect, in_network, start_machines
 from srunbook.cluster._processes import kill
-from srunbook.cluster._sections import parse_rate
 from srunbook.cluster._state import State
 
-__all__ = ["drain", "drop", "fill_disk", "heal", "kill_node", "link", "preempt", "resume", "slow_node"]
+__all__ = ["drain", "drop", "fill_disk", "heal", "kill_node", "link", "preempt", "slow_node"]
 
 NOWHERE = "02:00:00:00:00:ff"
 """A hardware address that no machine has: what is sent there is lost without a word, as behind a broken switch."""
@@ -58,11 +59,7 @@ def _administer(state: State, *command: str) -> None:
 def kill_node(state: State, node: str) -> None:
     """Cut a node's power: its link goes silent, then all its processes are gone at once.
 
-    Slurm notices after SlurmdTimeout, 40 s. `heal` boots the node again.
-
-    Args:
-        state: The cluster.
-        node: The node.
+    Slurm notices after 40 s. `heal` boots the node again.
     """
     _record(state, "kill-node", node=_nodes(state, [node])[0])
     if not state.has(node):
@@ -73,8 +70,7 @@ def kill_node(state: State, node: str) -> None:
         time.sleep(0.01)
 
 
-def _boot_node(state: State, fault: dict[str, str]) -> None:
-    node = fault["node"]
+def _boot_node(state: State, node: str) -> None:
     if state.has(node):
         return
     clear_groups(state, node)
@@ -86,11 +82,9 @@ def _boot_node(state: State, fault: dict[str, str]) -> None:
 
 
 def drop(state: State, nodes: Sequence[str]) -> None:
-    """Drop all traffic between some nodes without a word; each still reaches the controller.
+    """Drop traffic between nodes without a word; each still reaches the controller.
 
-    Args:
-        state: The cluster.
-        nodes: Two or more nodes; of one, the traffic to all other nodes is dropped.
+    Of one node, drop the traffic to all others; without a node, between all.
     """
     names = _nodes(state, nodes)
     others = state.specification.node_names if len(names) == 1 else names
@@ -106,68 +100,27 @@ def drop(state: State, nodes: Sequence[str]) -> None:
             )
 
 
-def _undrop(state: State, fault: dict[str, str]) -> None:
-    node, other = fault["node"], fault["other"]
+def _undrop(state: State, node: str, other: str) -> None:
     for here, there in ((node, other), (other, node)):
         with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
             in_network(state, here, ["ip", "neigh", "del", state.specification.address(there), "dev", "eth0"])
 
 
 def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
-    """Limit the rate of the links of some nodes, or of all.
-
-    Args:
-        state: The cluster.
-        rate: Such as 100mbit.
-        nodes: The nodes; all by default.
-    """
-    parse_rate(rate)
+    """Limit the links of nodes, or of all, to RATE, such as 100mbit."""
     for node in _nodes(state, nodes):
         _record(state, "link", node=node)
         shape_link(state, node, rate)
 
 
-def _unlink(state: State, fault: dict[str, str]) -> None:
-    with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
-        shape_link(state, fault["node"], state.specification.link)
-
-
 def drain(state: State, node: str) -> None:
-    """Drain a node, as an administrator does before a repair: its jobs continue, no new ones start.
-
-    Args:
-        state: The cluster.
-        node: The node.
-    """
+    """Drain a node, as an administrator does before a repair: its jobs keep running, no new ones start."""
     _record(state, "drain", node=_nodes(state, [node])[0])
     _administer(state, "scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=fault")
 
 
-def resume(state: State, node: str) -> None:
-    """Give a drained node back to the scheduler.
-
-    Args:
-        state: The cluster.
-        node: The node.
-    """
-    _administer(state, "scontrol", "update", f"NodeName={_nodes(state, [node])[0]}", "State=RESUME")
-    state.faults = [fault for fault in state.faults if fault != {"kind": "drain", "node": node}]
-    state.save()
-
-
-def _undrain(state: State, fault: dict[str, str]) -> None:
-    resume(state, fault["node"])
-
-
 def fill_disk(state: State, free: int = 0) -> None:
-    """Fill the small disk /scratch, which all machines share.
-
-    Args:
-        state: The cluster.
-        free: Room to leave, in KiB.
-    """
-    if not 0 <= free <= 60_000:
-        raise SpecificationError(f"room {free} KiB: allowed are 0 to 60000, as in fault fill-disk 512")
+    """Fill the small disk /scratch, which all machines share, but for FREE KiB."""
     _record(state, "fill-disk")
     _administer(state, "rm", "-rf", FILLER)
     # Everybody may write there: only a new file is sure to be no link to another one. It ends when nothing more fits.
@@ -178,74 +131,49 @@ def fill_disk(state: State, free: int = 0) -> None:
         _administer(state, "truncate", f"--size=-{free}K", FILLER)
 
 
-def _empty_disk(state: State, fault: dict[str, str]) -> None:  # noqa: ARG001 - the form of all that undo
-    _administer(state, "rm", "-rf", FILLER)
-
-
 def slow_node(state: State, node: str, quota: float = 0.25) -> None:
-    """Limit all processes of a node to a share of one CPU.
-
-    Args:
-        state: The cluster.
-        node: The node.
-        quota: Share of one CPU.
-    """
-    if not 0.05 <= quota <= 64:
-        raise SpecificationError(f"quota {quota}: allowed are 0.05 to 64 CPUs, as in fault slow-node node1 0.25")
+    """Limit all processes of a node to QUOTA of one CPU."""
     _record(state, "slow-node", node=_nodes(state, [node])[0])
     limit_processors(state, node, quota)
 
 
-def _unslow(state: State, fault: dict[str, str]) -> None:
-    limit_processors(state, fault["node"], state.specification.cpu_quota)
-
-
-def preempt(state: State, nodes: Sequence[str] = ()) -> str:
-    """Preempt what runs in the partition `preempt`: another user's job takes whole nodes, until it is healed.
-
-    Args:
-        state: The cluster.
-        nodes: The nodes; all by default.
-
-    Returns:
-        Number of the job that takes them.
-    """
+def preempt(state: State, nodes: Sequence[str] = ()) -> None:
+    """Preempt what runs in the partition `preempt`: another user's job takes nodes, or all, until it is healed."""
     names = _nodes(state, nodes)
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)
     sizes = [f"--nodes={len(names)}", f"--nodelist={','.join(names)}", "--exclusive", "--mem=0"]
-    command = ["sbatch", "--parsable", f"--job-name={name}", f"--partition={state.specification.default_partition}"]
+    command = ["sbatch", f"--job-name={name}", f"--partition={state.specification.default_partition}"]
     command += ["--output=/dev/null", *sizes, "--wrap=sleep infinity"]
     result = capture(state, command, user=list(state.specification.users)[-1])
     if result.returncode != 0:
         raise ClusterError(f"the job that preempts was refused: {result.stderr.strip()}")
-    return re.split(r"[;\s]", result.stdout)[0]
-
-
-def _release(state: State, fault: dict[str, str]) -> None:
-    _administer(state, "scancel", f"--name={fault['job']}")
-
-
-_UNDO: dict[str, Callable[[State, dict[str, str]], None]] = {
-    "kill-node": _boot_node,
-    "drop": _undrop,
-    "link": _unlink,
-    "drain": _undrain,
-    "fill-disk": _empty_disk,
-    "slow-node": _unslow,
-    "preempt": _release,
-}
 
 
 def heal(state: State) -> list[dict[str, str]]:
-    """Undo every fault, dead nodes first.
-
-    Returns:
-        What was undone.
-    """
+    """Undo every fault, dead nodes first, and return what was undone."""
     faults = sorted(state.faults, key=lambda fault: fault["kind"] != "kill-node")
     for fault in faults:
-        _UNDO[fault["kind"]](state, fault)
+        _undo(state, **fault)
         state.faults = [other for other in state.faults if other != fault]
         state.save()
     return faults
+
+
+def _undo(state: State, kind: str, node: str = "", other: str = "", job: str = "") -> None:
+    match kind:
+        case "kill-node":
+            _boot_node(state, node)
+        case "drop":
+            _undrop(state, node, other)
+        case "link":
+            with contextlib.suppress(ClusterError):  # a node that was booted since has forgotten it
+                shape_link(state, node, state.specification.link)
+        case "drain":
+            _administer(state, "scontrol", "update", f"NodeName={node}", "State=RESUME")
+        case "fill-disk":
+            _administer(state, "rm", "-rf", FILLER)
+        case "slow-node":
+            limit_processors(state, node, state.specification.cpu_quota)
+        case "preempt":
+            _administer(state, "scancel", f"--name={job}")

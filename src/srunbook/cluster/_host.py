@@ -1,14 +1,17 @@
-"""What this machine must have to run a cluster, what it has, and what a cluster may take of it."""
+"""What this machine must have to run a cluster, what a cluster may take of it, and the folder that it keeps."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from srunbook.cluster._cache import check_room
 from srunbook.cluster._errors import ClusterError
 from srunbook.cluster._specification import Specification
 
@@ -19,7 +22,6 @@ V1_CONTROLLERS = ("freezer", "memory", "cpuset", "devices", "cpuacct")
 PACKAGES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
-    "prlimit": "util-linux",
     "mount": "mount",
     "ip": "iproute2",
     "tc": "iproute2",
@@ -29,12 +31,8 @@ PACKAGES = {
 
 def check_root() -> None:
     """Check that this process may make and end clusters."""
-    if sys.platform != "linux":
-        raise ClusterError(
-            f"a cluster needs Linux and its namespaces; this is {sys.platform}. Use a Linux machine or VM"
-        )
-    if os.geteuid() != 0:
-        raise ClusterError("a cluster needs root, for namespaces and mounts: run it with sudo, or in a VM of your own")
+    if sys.platform != "linux" or os.geteuid() != 0:
+        raise ClusterError("a cluster needs root on Linux, for namespaces and mounts: run it with sudo, or in a VM")
 
 
 def check_host(*, making_root: bool = False) -> None:
@@ -44,7 +42,6 @@ def check_host(*, making_root: bool = False) -> None:
     missing = sorted({PACKAGES[program] for program in wanted if not shutil.which(program, path=SEARCH_PATH)})
     if missing:
         raise ClusterError(f"missing on this machine: {', '.join(missing)}. Try: apt-get install {' '.join(missing)}")
-    check_room(making_root=making_root)
 
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -78,8 +75,6 @@ MEMORY_SHARE = 0.8
 PROCESSES = 4096
 """Processes and threads on a node, on a machine of up to 16 processors: libraries start threads for each of these."""
 
-LEAST_SHARED_MIB = 64
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -87,87 +82,71 @@ class Limits:
 
     Args:
         processes: Processes and threads on each machine of the cluster.
-        all_processes: Processes and threads on all its machines.
         memory_mib: Memory of the whole cluster with its files in memory, in MiB.
         shared_mib: Size of /dev/shm, and of /tmp, on each machine of the cluster, in MiB.
-        grouped: Which of `processes` and `memory` hold by a cgroup. Without one, each user has `all_processes` on all
-            machines together, and only files in memory have a limit.
+        enforced: Which of `processes` and `memory` hold by a cgroup; without one, nothing enforces them.
     """
 
-    processes: int
-    all_processes: int
-    memory_mib: int
-    shared_mib: int
-    grouped: tuple[str, ...] = ()
-
-    def describe(self) -> list[str]:
-        """Return a sentence for each limit.
-
-        >>> for line in Limits(4096, 16384, 19284, 2410, ("memory",)).describe():
-        ...     print(line)
-        16384 processes of each user on all nodes (no cgroup with the controller pids is writable here)
-        18.8 GiB of memory for the whole cluster
-        2.4 GiB in /dev/shm, and as much in /tmp, on each node
-        """
-        missing = "(no cgroup with the controller {} is writable here)"
-        return [
-            f"{self.processes} processes on each node"
-            if "processes" in self.grouped
-            else f"{self.all_processes} processes of each user on all nodes {missing.format('pids')}",
-            f"{self.memory_mib / 1024:.1f} GiB of memory for the whole cluster"
-            if "memory" in self.grouped
-            else f"no limit on the memory of the whole cluster {missing.format('memory')}",
-            f"{self.shared_mib / 1024:.1f} GiB in /dev/shm, and as much in /tmp, on each node",
-        ]
-
-
-def describe_processors(processors: int) -> str:
-    """Return a sentence on what tasks see of the machine's processors.
-
-    >>> print(describe_processors(2))
-    each task is bound to as many CPUs as it asked for, of the 2 that this machine has
-    """
-    if processors == 1:
-        return "all tasks share the one CPU that this machine has: a forgotten --cpus-per-task does not show"
-    return f"each task is bound to as many CPUs as it asked for, of the {processors} that this machine has"
-
-
-def choose_limits(
-    specification: Specification, *, memory_mib: int, processors: int = 1, most_processes: int = 32768
-) -> Limits:
-    """Choose the limits of a cluster.
-
-    Args:
-        specification: The cluster.
-        memory_mib: Memory of the machine it runs on, in MiB.
-        processors: Processors of that machine.
-        most_processes: Processes and threads that the machine can have.
-
-    >>> choose_limits(Specification(nodes=4), memory_mib=24000)
-    Limits(processes=4096, all_processes=16384, memory_mib=19200, shared_mib=2400, grouped=())
-    """
-    memory = int(memory_mib * MEMORY_SHARE)
-    claimed = min(group.memory_mib for group in specification.groups.values())
-    node = min(claimed, memory // len(specification.node_names))
-    processes = max(PROCESSES, PROCESSES * processors // 16)
-    return Limits(
-        processes=processes,
-        all_processes=min(processes * len(specification.machines), most_processes // 2),
-        memory_mib=memory,
-        shared_mib=max(LEAST_SHARED_MIB, node // 2),
-    )
+    processes: int = PROCESSES
+    memory_mib: int = 0
+    shared_mib: int = 64
+    enforced: tuple[str, ...] = ()
 
 
 def limits_here(specification: Specification) -> Limits:
     """Choose the limits of a cluster on this machine, or in this container."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    available = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in (CGROUPS / "memory.max", CGROUPS / "memory" / "memory.limit_in_bytes"):
         text = path.read_text(encoding="ascii").strip() if path.exists() else "max"
-        limits += [int(text)] if text.isdigit() else []
-    most = (Path("/proc/sys/kernel") / name for name in ("pid_max", "threads-max"))
-    return choose_limits(
-        specification,
-        memory_mib=min(limits) // 2**20,
-        processors=os.cpu_count() or 1,
-        most_processes=min(int(path.read_text(encoding="ascii")) for path in most),
+        available += [int(text)] if text.isdigit() else []
+    memory = int(min(available) // 2**20 * MEMORY_SHARE)
+    claimed = min(group.memory_mib for group in specification.groups.values())
+    node = min(claimed, memory // len(specification.node_names))
+    return Limits(
+        processes=max(PROCESSES, PROCESSES * (os.cpu_count() or 1) // 16),
+        memory_mib=memory,
+        shared_mib=max(64, node // 2),
     )
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: `srunbook` in the user's cache folder, whether it is there or not.
+
+    Root runs what lies in it, so nobody else may write there.
+    """
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().resolve() / "srunbook"
+    if folder.is_dir() and (folder.stat().st_uid != os.geteuid() or folder.stat().st_mode & 0o022):
+        raise ClusterError(
+            f"{folder} belongs to another user, or others may write there, but root runs what lies there: "
+            "remove it, or choose another cache folder with XDG_CACHE_HOME"
+        )
+    return folder
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder in the cache folder, and that, too; nobody but root may write there."""
+    for place in (cache_folder(), path):
+        place.mkdir(0o755, parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def held(name: str, *, wait: bool) -> Iterator[None]:
+    """Hold a lock of the cache folder; without waiting, a `BlockingIOError` says that another process holds it."""
+    with (make_folder(cache_folder() / "locks") / name).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn what the machine refuses into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise ClusterError(f"this machine refuses something that a cluster needs: {error}") from error
+        raise ClusterError(
+            f"{error.filename or cache_folder()}: no space is left. A cluster needs 0.5 GiB, the making of a root "
+            "3 GiB: make room, or choose another folder with XDG_CACHE_HOME"
+        ) from error

@@ -6,20 +6,25 @@ import codecs
 import math
 import re
 import subprocess
+import tarfile
+import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from srunbook.cluster._commands import ROOT, capture, entering
-from srunbook.cluster._copying import stage
+from srunbook.cluster._commands import ROOT, capture, entering, home_of
 from srunbook.cluster._errors import ClusterError, Say, SpecificationError, say_nothing
+from srunbook.cluster._scripts import shell_script
 from srunbook.cluster._sections import USER
 from srunbook.cluster._state import State
-from srunbook.slurm import Run, SacctRow, ask_accounting, ask_outputs, is_job_id, is_over, queue_states
+from srunbook.slurm import Run, SacctRow, ask_accounting, ask_outputs, is_over, queue_states
 
 FIELDS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
 """Columns of sacct that a job's row shows."""
+
+BESIDE = (".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+"""Endings of the files that a script takes along from its own folder: programs, and what configures them."""
 
 PATIENCE = 300.0
 """Seconds to wait for final rows: many clusters may share a machine."""
@@ -50,6 +55,51 @@ class FinishedJob:
         return next((state for state in states if state != "COMPLETED"), *states[:1] or ["UNKNOWN"])
 
 
+def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
+    """Copy a job script, byte for byte, and what it needs beside it into a new folder of a user's home.
+
+    The Python and configuration files of its own folder come along; `extra` are further files and folders. Of a folder
+    that holds the script, only what lies in it is copied. The user makes the folder and writes the files. A link that
+    lies in a folder is copied as a link.
+
+    Returns:
+        The folder's path on the cluster.
+
+    Raises:
+        SpecificationError: There is no such script, file or folder.
+        ClusterError: The files could not be written there.
+    """
+    if not script.is_file():
+        raise SpecificationError(f"no such script: {script}. Give a file, as in train.sbatch")
+    command = ["sh", "-c", shell_script("stage"), "sh", script.stem]
+    line = entering(state, "login", command, user=user, login=False)
+    with tempfile.TemporaryFile() as stream:
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            for path, name in _beside(script, extra):
+                archive.add(path, name)
+        stream.seek(0)
+        done = subprocess.run(line, stdin=stream, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise ClusterError(f"{script.name} could not be copied into {home_of(user)}: {done.stderr.strip()}")
+    return f"{home_of(user)}/{done.stdout.strip()}"
+
+
+def _beside(script: Path, extra: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield files and folders and their names; of several with the same name the last one stays: the script."""
+    folder = script.resolve().parent
+    for path in sorted(folder.iterdir()):
+        if path.suffix in BESIDE and path.name != script.name and (path.is_file() or path.is_symlink()):
+            yield path, path.name
+    for path in extra:
+        if path.is_dir() and folder.is_relative_to(path.resolve()):
+            yield from ((child, child.name) for child in sorted(path.iterdir()))
+        elif path.exists():
+            yield path.resolve(), path.resolve().name if path.is_dir() else path.name
+        else:
+            raise SpecificationError(f"{script.name} needs {path}, which is neither a file nor a folder")
+    yield script.resolve(), script.name
+
+
 def submit(
     state: State,
     script: Path,
@@ -70,9 +120,9 @@ def submit(
         arguments: What is passed to the script.
         user: Who submits it.
         options: Options of sbatch.
-        extra: Files and folders that it needs beside it, besides the Python and configuration files that lie there.
-        folder: Where it is submitted, on the cluster; by default a new folder with the script and these files.
-        follow: Is given the job's output as it grows.
+        extra: Files and folders that it needs beside it, as for `stage`.
+        folder: Where it is submitted, on the cluster; by default the new folder that `stage` makes.
+        follow: Is given the job's output as it grows; of an array, that of one element after the other.
         timeout: Seconds after which the job is cancelled.
 
     Returns:
@@ -99,89 +149,51 @@ def submit(
 
 
 def await_job(
-    state: State,
-    job: str,
-    *,
-    user: str = USER,
-    follow: Say = say_nothing,
-    timeout: float | None = None,
+    state: State, job: str, *, user: str = USER, follow: Say = say_nothing, timeout: float | None = None
 ) -> FinishedJob:
-    """Wait for the end of a job, following its output.
-
-    Args:
-        state: The cluster.
-        job: Its number, or that of an element of an array.
-        user: Whose job it is.
-        follow: Is given the job's output as it grows; of an array, that of one element after the other.
-        timeout: Seconds after which the job is cancelled.
-
-    Raises:
-        ClusterError: It did not end in time, and was cancelled.
-    """
+    """Wait for the end of a job, or of an element of an array, as `submit` does."""
     pieces: list[str] = []
 
     def tell(text: str) -> None:
         pieces.append(text)
         follow(text)
 
-    try:
-        seen = _watch(state, job, _Output(state, job, user, tell), timeout)
-    except TimeoutError:
-        _asking(state)(["scancel", job])
-        output = "".join(pieces)
-        raise ClusterError(
-            f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{output}"
-        ) from None
-    rows = _account(state, job, seen)
+    output = _Output(state, job, user, tell)
+    run = _running(state)
+    deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+    seen: set[str] = set()
+    while True:
+        parts = queue_states(job, run)
+        seen.update(part for part in parts or () if re.fullmatch(r"\d+(?:[_+]\d+)?", part))
+        over = parts is not None and all(map(is_over, parts.values()))
+        output.read(parts or {}, last=over)
+        if over:
+            break
+        if not state.alive:
+            raise ClusterError(f"cluster {state.specification.name!r} went down while job {job} ran")
+        if time.monotonic() > deadline:
+            run(["scancel", job])
+            text = "".join(pieces)
+            raise ClusterError(f"job {job} had not ended after {timeout:.0f} s and was cancelled; it said:\n{text}")
+        time.sleep(0.3)
+    rows = _final_rows(state, job, seen)
     statuses = [
         row.exit_code or (128 + row.signal if row.signal else int(row.state != "COMPLETED"))
         for row in rows
         if not row.step
     ]
-    return FinishedJob(job, _shown(rows), "".join(pieces), next(filter(None, statuses), 0 if statuses else 1))
+    shown = [{name: row.columns[name] for name in FIELDS} for row in rows]
+    return FinishedJob(job, shown, "".join(pieces), next(filter(None, statuses), 0 if statuses else 1))
 
 
-def _watch(state: State, job: str, output: _Output, timeout: float | None = None) -> set[str]:
-    """Read the output of a job until its end; return the numbers of its parts."""
-    deadline = time.monotonic() + (math.inf if timeout is None else timeout)
-    seen: set[str] = set()
-    while True:
-        parts = queue_states(job, _asking(state))
-        seen.update(part for part in parts or () if re.fullmatch(r"\d+(?:[_+]\d+)?", part))
-        over = parts is not None and all(map(is_over, parts.values()))
-        output.read(parts or {}, last=over)
-        if over:
-            return seen
-        if not state.alive:
-            raise ClusterError(f"cluster {state.specification.name!r} went down while job {job} ran")
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        time.sleep(0.3)
-
-
-def account(state: State, job: str) -> list[dict[str, str]]:
-    """Return the rows of sacct for a job and its steps.
-
-    Accounting lags the end of a job, so this waits until the rows of one that has ended are final.
-
-    Args:
-        state: The cluster.
-        job: Its number.
-
-    Raises:
-        ClusterError: sacct printed something else.
-    """
-    return _shown(_account(state, job))
-
-
-def _account(state: State, job: str, parts: Collection[str] = ()) -> list[SacctRow]:
+def _final_rows(state: State, job: str, parts: set[str]) -> list[SacctRow]:
     """Ask until the rows are final and name all parts of the job that were seen; one may come after the others."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        accounting = ask_accounting(job, _asking(state), more=["JobName"], patience=PATIENCE)
+        accounting = ask_accounting(job, _running(state), more=["JobName"], patience=PATIENCE)
         if accounting.problem:
             raise ClusterError(accounting.problem)
-        missing = set(parts) - {row.columns["JobID"] for row in accounting.last}
+        missing = parts - {row.columns["JobID"] for row in accounting.last}
         if not missing:
             return accounting.last
         if time.monotonic() > deadline:
@@ -189,106 +201,25 @@ def _account(state: State, job: str, parts: Collection[str] = ()) -> list[SacctR
         time.sleep(0.3)
 
 
-def _shown(rows: Sequence[SacctRow]) -> list[dict[str, str]]:
-    return [{name: row.columns[name] for name in FIELDS} for row in rows]
-
-
-def logs(state: State, job: str, show: Say, *, follow: bool = False, say: Say = say_nothing) -> None:
-    """Show the files that a job has written its output to, read by its user.
-
-    They may have any name: Slurm says which they are. Where there are several, as of an array or with an `--error` of
-    its own, each has a line with its name above it.
-
-    Args:
-        state: The cluster.
-        job: Number of the job, of an element of an array such as `56_3`, or of a component such as `56+1`.
-        show: Is given the text, in pieces.
-        follow: Whether to continue until the job ends.
-        say: Is told why there is nothing to show.
-
-    Raises:
-        SpecificationError: That is no number of a job.
-        ClusterError: Slurm knows no such job, or its accounting does not answer.
-    """
-    if not is_job_id(job):
-        raise SpecificationError(f"job {job!r}: give a number, as in 17, in 56_3 for an element or in 56+1")
-    shown: list[bool] = []
-
-    def tell(text: str) -> None:
-        shown[:] = [True]
-        show(text)
-
-    output = _Output(state, job, _owner(state, job), tell, errors=True)
-    parts = _parts(state, job)
-    if follow and not all(map(is_over, parts.values())):
-        _watch(state, job, output)
-    output.read(parts, last=True)
-    if not shown:
-        say(_nothing(job, parts, output))
-
-
-def _owner(state: State, job: str) -> str:
-    """Return the name of the user whose job it is."""
-    for command in (
-        ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%u"],
-        ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}", "--format=User"],
-    ):
-        done = _asking(state)(command)
-        if done.returncode == 0 and done.stdout.split():
-            return done.stdout.split()[0]
-    raise ClusterError(
-        f"Slurm knows no job {job} on cluster {state.specification.name!r}: "
-        "`srunbook cluster exec -- sacct --allusers` lists those that it knows"
-    )
-
-
-def _parts(state: State, job: str) -> dict[str, str]:
-    """Return the state of each part of a job: squeue forgets a job some minutes after its end, and sacct does not."""
-    states = queue_states(job, _asking(state))
-    if states:
-        return states
-    accounting = ask_accounting(job, _asking(state))
-    if accounting.problem:
-        raise ClusterError(f"the accounting cannot be asked: {accounting.problem}")
-    return {part: rows.last[0].state for part, rows in accounting.of(job).parts.items()}
-
-
-def _nothing(job: str, parts: dict[str, str], output: _Output) -> str:
-    """Say why there is nothing to show."""
-    states = ", ".join(dict.fromkeys(parts.values()))
-    if not output.paths:
-        return f"job {job} ({states}) has not started, so it has written nothing"
-    paths = [path for files in output.paths.values() for path in files]
-    where = f"its output goes to {', '.join(paths[:3])}" if paths else "Slurm names no file of its own for its output"
-    return f"job {job} ({states}) has written nothing: {where}"
-
-
-def _asking(state: State, user: str | None = None) -> Run:
+def _running(state: State, user: str | None = None) -> Run:
     """Return what runs a command of Slurm on the login node, as root or as a user, without the user's profile."""
     return lambda command: capture(state, command, user=user, login=False)
 
 
 class _Output:
-    """What a job writes to its files, read as its user, who can only mislead themselves.
+    """What a job writes to its output files, read as its user, who can only mislead themselves.
 
     Elements of an array are read one after the other in the order of their numbers, so that their lines do not mix.
-    Each file of several has its name above what comes from it.
-
-    Args:
-        state: The cluster.
-        job: Number of the job.
-        user: Whose job it is.
-        follow: Is given the text as it grows.
-        errors: Whether to read the files of standard error, too, where they are others.
+    Each has the name of its file above what comes from it.
     """
 
-    def __init__(self, state: State, job: str, user: str, follow: Say, *, errors: bool = False) -> None:
-        self.paths: dict[str, list[str]] = {}
-        self._state, self._job, self._user, self._follow, self._errors = state, job, user, follow, errors
+    def __init__(self, state: State, job: str, user: str, follow: Say) -> None:
+        self._state, self._job, self._user, self._follow = state, job, user, follow
+        self._paths: dict[str, str | None] = {}
         self._offsets: dict[str, int] = {}
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
         self._done: set[str] = set()
-        self._shown = ""
+        self._shown: str | None = None
 
     def read(self, parts: Mapping[str, str], *, last: bool) -> None:
         """Read what is new.
@@ -300,37 +231,35 @@ class _Output:
         for part, state in parts.items():
             if not is_over(state):
                 self._done.discard(part)  # it was requeued
-            if part not in self.paths and state not in ("PENDING", "CONFIGURING"):
-                self.paths[part] = self._paths_of(part)
-        numbers = {part: [int(number) for number in re.findall("[0-9]+", part)] for part in self.paths}
-        for part in sorted(self.paths.keys() - self._done, key=numbers.__getitem__):  # 56_3 comes before 56_10
+            if part not in self._paths and state not in ("PENDING", "CONFIGURING"):
+                self._paths[part] = self._path_of(part)
+        numbers = {part: [int(number) for number in re.findall("[0-9]+", part)] for part in self._paths}
+        for part in sorted(self._paths.keys() - self._done, key=numbers.__getitem__):  # 56_3 comes before 56_10
             over = last or part not in parts or is_over(parts[part])
-            for path in self.paths[part]:
-                self._read_file(part, path, over=over)
+            if path := self._paths[part]:
+                self._read_file(path, titled="_" in part and part != self._job, over=over)
             if not over:
                 return
             self._done.add(part)
 
-    def _paths_of(self, part: str) -> list[str]:
-        """Ask for the files of a part."""
+    def _path_of(self, part: str) -> str | None:
+        """Ask for the output file of a part."""
 
         def head(path: str) -> list[str]:
             return self._bytes_from(path, 0).decode(errors="replace").splitlines()
 
-        files = ask_outputs(part, _asking(self._state, self._user), head).get(part)
-        names = [files.output, *([files.errors] if self._errors else [])] if files else []
-        return [path for path in dict.fromkeys(names) if path != "/dev/null"]
+        files = ask_outputs(part, _running(self._state, self._user), head).get(part)
+        return files.output if files and files.output != "/dev/null" else None
 
-    def _read_file(self, part: str, path: str, *, over: bool) -> None:
+    def _read_file(self, path: str, *, titled: bool, over: bool) -> None:
         new = self._bytes_from(path, self._offsets.get(path, 0))
+        self._offsets[path] = self._offsets.get(path, 0) + len(new)
         decoder = self._decoders.setdefault(path, codecs.getincrementaldecoder("utf-8")("replace"))
         text = decoder.decode(new, final=over)
-        titled = ("_" in part and part != self._job) or len(self.paths[part]) > 1
-        if titled and (path not in self._offsets or (text and path != self._shown)):
+        if titled and path != self._shown:
             text = f"==> {PurePosixPath(path).name} <==\n{text}"
-        self._offsets[path] = self._offsets.get(path, 0) + len(new)
-        if text:
             self._shown = path
+        if text:
             self._follow(text)
 
     def _bytes_from(self, path: str, offset: int) -> bytes:

@@ -1,38 +1,23 @@
-"""Bringing a cluster up, changing it, and taking it down."""
+"""Bring a cluster up, and take it down."""
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from dataclasses import asdict
 
-from srunbook.cluster._accounting import as_script, changes
-from srunbook.cluster._cache import make_folder, reported
 from srunbook.cluster._cgroups import limit_processors, make_groups
-from srunbook.cluster._commands import capture
 from srunbook.cluster._configuration import choose_plugins
-from srunbook.cluster._daemons import NODE, await_idle, last_words, log_sizes, node_states, start_daemons
-from srunbook.cluster._errors import ClusterError, Say, SpecificationError, say_nothing
+from srunbook.cluster._daemons import await_idle, start_daemons
+from srunbook.cluster._errors import ClusterError, Say, say_nothing
 from srunbook.cluster._faults import shape_link
-from srunbook.cluster._host import check_host, check_root, has_cgroup_v1
-from srunbook.cluster._namespaces import (
-    connect,
-    destroy,
-    start_machines,
-    start_supervisor,
-)
+from srunbook.cluster._host import check_host, check_root, has_cgroup_v1, make_folder, reported
+from srunbook.cluster._namespaces import connect, destroy, start_machines, start_supervisor
 from srunbook.cluster._processes import ending_in_order
-from srunbook.cluster._provision import Provision, slurm_files, write_files, write_texts
-from srunbook.cluster._roots import check_mirror, ensure_image, ensure_root
-from srunbook.cluster._specification import Specification, missing_places, raise_problems
-from srunbook.cluster._state import (
-    State,
-    folder_of,
-    locked,
-    read_state,
-    running_state,
-)
+from srunbook.cluster._provision import Provision, write_files
+from srunbook.cluster._roots import ensure_image, ensure_root
+from srunbook.cluster._specification import Specification
+from srunbook.cluster._state import State, folder_of, locked, read_state
 
 
 @reported()
@@ -57,12 +42,8 @@ def up(
         The record of the cluster, all of whose nodes are idle.
 
     Raises:
-        SpecificationError: The mirror is no URL, or a folder of the host is not there.
         ClusterError: It cannot be; nothing is left behind.
     """
-    if mirror is not None:
-        check_mirror(mirror)
-    raise_problems(missing_places(specification), None)
     check_host()
     before = os.umask(0o022)  # ordinary users read what this process writes, as on a node
     try:
@@ -98,10 +79,8 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
         except BaseException:
             destroy(specification.name)
             raise
-        took = time.monotonic() - started
-        count = len(specification.node_names)
-        nodes = "1 node" if count == 1 else f"{count} nodes"
-        say(f"{nodes} with Slurm {root.slurm} {'is' if count == 1 else 'are'} idle after {took:.1f} s")
+        count, took = len(specification.node_names), time.monotonic() - started
+        say(f"idle nodes with Slurm {root.slurm}: {count}, after {took:.1f} s")
         return state
 
 
@@ -111,9 +90,8 @@ def _make(state: State, provision: Provision) -> None:
     state.plugins = choose_plugins(state.root["slurm"], cgroup_v1=has_cgroup_v1())
     make_folder(state.space)
     make_groups(state)
-    binds = write_files(state, provision)
-    state.binds = [bind.arguments() for bind in binds]
-    start_supervisor(state, state.root["path"])
+    state.binds = [bind.arguments() for bind in write_files(state, provision)]
+    start_supervisor(state)
     state.enter("space")
     start_machines(state, specification.machines)
     connect(state, specification.machines)
@@ -131,138 +109,12 @@ def _make(state: State, provision: Provision) -> None:
 
 @reported()
 def down(name: str) -> bool:
-    """Take a cluster down, whatever state it and its record are in; it needs no room on the disk.
+    """Take a cluster down, whatever state it and its record are in, and return whether there was anything of it.
 
-    Args:
-        name: Name of the cluster.
-
-    Returns:
-        Whether there was anything to take down.
-
-    Raises:
-        ClusterError: Something is left.
+    It needs no room on the disk.
     """
     check_root()
     if not folder_of(name).exists():
         return destroy(name)
     with locked(name):
         return destroy(name)
-
-
-def status(name: str) -> dict[str, str]:
-    """Return the states of the nodes of a cluster that is up, by the name of the node.
-
-    Args:
-        name: Name of the cluster.
-
-    Returns:
-        States in the short words of `sinfo`, such as `idle`, `mix` and `down*`.
-
-    Raises:
-        ClusterError: It is not up.
-    """
-    return node_states(running_state(name))
-
-
-CHANGEABLE = (
-    *("partitions", "preemption", "qos", "accounts", "slurm_conf"),
-    *("prolog", "epilog", "task_prolog"),
-)
-"""Fields that may change while a cluster is up."""
-
-READ_AGAIN = "timeout 30 scontrol reconfigure && timeout 30 sinfo --noheader >/dev/null"
-"""Ends in time also where the controller dies over it, which these commands would wait for."""
-
-
-@reported()
-def reconfigure(specification: Specification, *, say: Say = say_nothing) -> State:
-    """Change partitions, limits, accounts and Slurm's own lines of a cluster that is up; its jobs continue.
-
-    Args:
-        specification: What it should be. Fields that cannot change and are not set here keep their values.
-        say: Where progress is told.
-
-    Returns:
-        The record of the cluster.
-
-    Raises:
-        SpecificationError: It differs in what cannot change.
-        ClusterError: Slurm refuses it; the message has Slurm's words, and the configuration is as it was.
-    """
-    with locked(specification.name):
-        state = running_state(specification.name)
-        before = state.specification
-        specification = adopted(before, specification)
-        fields = Specification.model_fields
-        differing = [name for name in fields if getattr(before, name) != getattr(specification, name)]
-        if fixed := [name for name in differing if name not in CHANGEABLE]:
-            raise SpecificationError(
-                f"{', '.join(fixed)} cannot change while cluster {before.name!r} is up: `srunbook cluster down`, "
-                f"then `up`. These can: {', '.join(CHANGEABLE)}"
-            )
-        if not differing:
-            say(f"cluster {before.name!r} is so already")
-            return state
-        first, then = changes(before, specification)
-        try:
-            _account(state, as_script(first))
-            _judge(state, specification)
-            _install(state, specification)
-            _account(state, as_script(then))
-        except ClusterError:
-            with suppress(ClusterError):
-                _install(state, before)
-            undone = [command for part in changes(specification, before) for command in part]
-            with suppress(ClusterError):
-                _account(state, as_script(undone).replace("set -e\n", ""))
-            raise
-        state.specification = specification
-        state.save()
-        say(f"changed: {', '.join(differing)}")
-        return state
-
-
-def adopted(before: Specification, after: Specification) -> Specification:
-    """Return a specification that keeps what cannot change and it does not set, such as options that `up` was given.
-
-    >>> adopted(Specification(nodes=2), Specification(accounts={"a": {}})).node_names
-    ('node1', 'node2')
-    """
-    kept = before.model_dump(by_alias=True, exclude_defaults=True, exclude=set(CHANGEABLE))
-    return Specification(**kept | after.model_dump(by_alias=True, exclude_unset=True))
-
-
-def _account(state: State, script: str) -> None:
-    """Have sacctmgr run the commands of a script."""
-    done = capture(state, ["sh", "-c", script], user=None, machine="ctl")
-    if done.returncode != 0:
-        raise ClusterError(f"sacctmgr refuses it, and all is as before:\n{(done.stdout + done.stderr).strip()}")
-
-
-def _judge(state: State, specification: Specification) -> None:
-    """Have a command of Slurm read a new slurm.conf, before the daemons do, which end over a line with a mistake."""
-    file = state.folder / "etc" / "slurm" / "next.conf"
-    try:
-        write_texts({file: slurm_files(specification, state.plugins)["slurm.conf"]})
-        done = capture(state, ["env", "SLURM_CONF=/etc/slurm/next.conf", "sinfo", "--noheader"], user=None)
-    finally:
-        file.unlink(missing_ok=True)
-    if done.returncode != 0:
-        raise ClusterError(f"Slurm refuses the configuration, and nothing has changed:\n{done.stderr.strip()}")
-
-
-def _install(state: State, specification: Specification) -> None:
-    """Write Slurm's files, start the daemons that have ended over others, and have all of them read these."""
-    folder = state.folder / "etc" / "slurm"
-    sizes = log_sizes(state)
-    texts = slurm_files(specification, state.plugins)
-    write_texts({folder / name: text for name, text in texts.items()})
-    for machine in ("ctl", *filter(state.has, state.specification.node_names)):
-        daemon = "slurmctld" if machine == "ctl" else NODE
-        capture(state, ["sh", "-c", f"pgrep -x {daemon} >/dev/null || {daemon}"], user=None, machine=machine)
-    done = capture(state, ["sh", "-c", READ_AGAIN], user=None, machine="ctl")
-    complaint = last_words(state, sizes) or (
-        "" if done.returncode == 0 else done.stderr.strip() or "slurmctld is silent"
-    )
-    if complaint:
-        raise ClusterError(f"Slurm refuses the configuration, and the former one is back:\n{complaint}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from srunbook.cluster._cgroups import group_binds, remove_group
 from srunbook.cluster._errors import ClusterError
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, Limits, limits_here
+from srunbook.cluster._host import CLEAN_ENVIRONMENT
 from srunbook.cluster._processes import children, kill, processes_of, start_time
 from srunbook.cluster._scripts import MACHINE, shell_script
 from srunbook.cluster._state import State, folder_of, groups_of_cluster
@@ -24,15 +24,14 @@ from srunbook.cluster._state import State, folder_of, groups_of_cluster
 MOST_LEARNT = 20
 """Machines that learn each other's hardware addresses by ARP, as on a site; those of a larger cluster are told them.
 
-The kernel keeps what all its networks have learnt in one table of 1024 entries (gc_thresh3), which two clusters share;
-32 machines that all talk to each other fill it. Entries that were told do not count.
+The kernel's table of learnt addresses has 1024 entries (gc_thresh3): 32 machines that talk to each other fill it.
 """
 
 
-def start_supervisor(state: State, lower: str) -> None:
+def start_supervisor(state: State) -> None:
     """Start the process on whose life all others depend; it is on record before it makes anything."""
     command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--", "sh", "-c"]
-    arguments = ["sh", str(state.space), lower, f"{_limits(state).memory_mib // 2}m"]
+    arguments = ["sh", str(state.space), state.root["path"], f"{state.limits.memory_mib // 2}m"]
     log = state.folder / "log" / "supervisor"
     process = _start([*command, shell_script("supervisor"), *arguments], log)
     state.supervisor = process.pid
@@ -50,7 +49,7 @@ def start_machines(state: State, names: Sequence[str]) -> None:
     processes = {}
     for name in names:
         gpus = state.specification.group_of(name).gpus if name.startswith("node") else 0
-        shared = f"{_limits(state).shared_mib}m"
+        shared = f"{state.limits.shared_mib}m"
         script = ["sh", "-c", MACHINE, "sh", name, str(state.space), str(gpus), shared]
         groups = [bind.arguments() for bind in group_binds(state, name)]
         listed = [item for bind in [*groups, *state.binds] for item in bind]
@@ -100,10 +99,6 @@ def _first(state: State) -> int:
             f"the first process of cluster {state.specification.name!r} is gone: `srunbook cluster down`"
         )
     return processes[0]
-
-
-def _limits(state: State) -> Limits:
-    return state.limits or limits_here(state.specification)  # a record of another version may have none
 
 
 _STARTED: list[subprocess.Popen[str]] = []

@@ -38,10 +38,7 @@ def identity_of(process: int, folder: Path) -> str | None:
     """Return the identity of the cluster whose `unshare` a process is, or None.
 
     The command of each names the folder on whose path the cluster has its file systems in memory, `space-IDENTITY`.
-
-    Args:
-        process: Its number.
-        folder: The folder of the cluster. The same path in another root, that of a container, is none of ours.
+    The same path in another root, that of a container, is none of ours.
     """
     place = Path(f"/proc/{process}")
     try:

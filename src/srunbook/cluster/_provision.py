@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from srunbook._files import write_whole
 from srunbook.cluster._accounting import scripts
-from srunbook.cluster._cache import cache_folder, make_folder
 from srunbook.cluster._configuration import (
     cgroup_conf,
     gres_conf,
@@ -21,7 +19,8 @@ from srunbook.cluster._configuration import (
     slurm_conf,
     slurmdbd_conf,
 )
-from srunbook.cluster._errors import ClusterError, SpecificationError
+from srunbook.cluster._errors import SpecificationError
+from srunbook.cluster._host import cache_folder, make_folder
 from srunbook.cluster._scripts import Bind, shell_script
 from srunbook.cluster._sections import USER_IDS
 from srunbook.cluster._specification import Specification
@@ -61,7 +60,6 @@ class Provision:
         binds: Further files and folders of the host.
         modules: Texts of further environment modules, by name.
         images: Images to build, where the generation has Apptainer.
-        environments: Further Python environments, by the name that they have in every home and as modules.
     """
 
     environment: Path | None = field(
@@ -72,24 +70,6 @@ class Provision:
     binds: tuple[Bind, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
-    environments: Mapping[str, Path] = field(default_factory=dict)
-
-    def of_site(self, specification: Specification) -> Provision:
-        """Return it with what a specification has besides: mounts, modules, Python environments."""
-        mounts = [
-            Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()
-        ]
-        return replace(
-            self,
-            binds=(*self.binds, *mounts),
-            modules={**self.modules, **specification.modules},
-            environments={**self.environments, **{name: Path(at) for name, at in specification.environments.items()}},
-        )
-
-    def home_links(self) -> dict[str, str]:
-        """Return the links that every home has, by name, and where they lead."""
-        links = dict.fromkeys(self.links, str(self.environment)) if self.environment else {}
-        return {**links, **{name: str(place) for name, place in self.environments.items()}}
 
     def all_binds(self) -> list[Bind]:
         """Return what is bound so that an ordinary user on a machine imports what we import here.
@@ -99,45 +79,16 @@ class Provision:
         is the root's own.
         """
         binds = [*self.binds]
-        if self.environment and not _is_seen(self.environment, binds):
-            binds.append(Bind(self.environment, self.environment))
+        place = self.environment
+        if place and not any(bind.source == bind.target and place.is_relative_to(bind.source) for bind in binds):
+            binds.append(Bind(place, place))
         base = Path(sys.base_prefix)
-        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        binds += _interpreter(base, version)
-        if base == Path("/usr"):
-            binds.append(Bind(base / "bin" / version, base / "bin" / "python3"))
-        for place in self.environments.values():
-            program = (place / "bin" / "python").resolve()
-            more = [] if _is_seen(place, binds) else [Bind(place, place)]
-            more += [] if program.is_relative_to(place) else _interpreter(program.parents[1], program.name)
-            binds += [bind for bind in more if bind not in binds and not _is_seen(bind.target, binds)]
-        return binds
-
-    def module_files(self) -> dict[str, str]:
-        """Return the text of each environment module by its path below the folder of modules.
-
-        >>> Provision(environment=Path("/there/env")).module_files()["python"].splitlines()[-1]
-        'prepend-path PATH /there/env/bin'
-        """
-        files = dict(self.modules)
-        if self.environment:
-            whatis = 'module-whatis "the Python environment of the cluster"'
-            files["python"] = f"#%Module\n{whatis}\nprepend-path PATH {self.environment}/bin\n"
-        for name, place in self.environments.items():
-            files[name] = f'#%Module\nmodule-whatis "a Python environment"\nprepend-path PATH {place}/bin\n'
-        return files
-
-
-def _interpreter(base: Path, version: str) -> list[Bind]:
-    """Return what a virtual environment needs of the interpreter that it was made with."""
-    if base != Path("/usr"):
-        return [Bind(base, base)]
-    return [Bind(path, path) for path in (base / "bin" / version, base / "lib" / version)]
-
-
-def _is_seen(path: Path, binds: Iterable[Bind]) -> bool:
-    """Return whether a path of the host is already seen at the same place."""
-    return any(bind.source == bind.target and path.is_relative_to(bind.source) for bind in binds)
+        if base != Path("/usr"):
+            return [*binds, Bind(base, base)]
+        program, library = (
+            base / name / f"python{sys.version_info[0]}.{sys.version_info[1]}" for name in ("bin", "lib")
+        )
+        return [*binds, Bind(program, program), Bind(library, library), Bind(program, base / "bin" / "python3")]
 
 
 def write_files(state: State, provision: Provision) -> list[Bind]:
@@ -147,9 +98,12 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         What every machine of the cluster gets bound.
     """
     specification = state.specification
-    provision = provision.of_site(specification)
-    provided = provision.all_binds()
-    check_targets(provided, specification.users)
+    mounts = [Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()]
+    provision = replace(provision, binds=(*provision.binds, *mounts))
+    texts = {**provision.modules, **specification.modules}
+    if provision.environment:
+        whatis = 'module-whatis "the Python environment of the cluster"'
+        texts["python"] = f"#%Module\n{whatis}\nprepend-path PATH {provision.environment}/bin\n"
     folder, images = state.folder, cache_folder() / "images"
     etc, slurm, modules, logs = (folder / name for name in ("etc", "etc/slurm", "modulefiles", "log/slurm"))
     root = Path(state.root["path"]) / "etc"
@@ -161,7 +115,7 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
             etc / "hosts": hosts(specification),
             slurm / "slurmdbd.conf": slurmdbd_conf(),
             **{slurm / name: text for name, text in slurm_files(specification, state.plugins).items()},
-            **{modules / name: text for name, text in provision.module_files().items()},
+            **{modules / name: text for name, text in texts.items()},
         }
     )
     (slurm / "slurmdbd.conf").chmod(0o600)
@@ -173,8 +127,9 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         home.mkdir(parents=True, exist_ok=True)
         home.chmod(0o700)
         os.chown(home, uid, uid)
-        for name, place in provision.home_links().items():
-            (home / name).symlink_to(place)
+        if provision.environment:
+            for name in provision.links:
+                (home / name).symlink_to(provision.environment)
         write_texts({home / name: text for name, text in provision.files.items()})
     make_folder(images)
     return [
@@ -185,7 +140,7 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         Bind(logs, Path("/var/log/slurm"), writable=True),
         Bind(folder / "home", Path("/home"), writable=True),
         Bind(state.space / "scratch", Path("/scratch"), writable=True),
-        *provided,
+        *provision.all_binds(),
     ]
 
 
@@ -198,7 +153,7 @@ def write_texts(texts: Mapping[Path, str]) -> None:
 
 
 def slurm_files(specification: Specification, plugins: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of /etc/slurm that may change while the cluster is up, by name."""
+    """Return the files of /etc/slurm that every machine reads, by name."""
     accounts, limits = scripts(specification)
     return {
         "slurm.conf": slurm_conf(specification, plugins),
@@ -209,16 +164,6 @@ def slurm_files(specification: Specification, plugins: Mapping[str, Any]) -> dic
         "limits.sh": limits,
         **{name: text for _, name, text in site_scripts(specification)},
     }
-
-
-def check_targets(binds: Iterable[Bind], users: Iterable[str]) -> None:
-    """Refuse what would be bound into the home of a user."""
-    for bind, user in product(binds, users):
-        if bind.target.is_relative_to(f"/home/{user}"):
-            raise ClusterError(
-                f"{bind.target} would lie in the home of {user}, a user of the cluster: "
-                "keep srunbook and its environment elsewhere, such as in a folder of /opt"
-            )
 
 
 def _people(lines: Mapping[str, Sequence[str]], users: Mapping[str, int]) -> dict[str, str]:

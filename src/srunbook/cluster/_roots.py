@@ -11,39 +11,20 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from srunbook._files import write_whole
 from srunbook._json import read_json
-from srunbook.cluster._cache import cache_folder, held, make_folder
-from srunbook.cluster._errors import ClusterError, Say, SpecificationError, say_nothing
-from srunbook.cluster._host import CLEAN_ENVIRONMENT, check_host
+from srunbook.cluster._errors import ClusterError, Say, say_nothing
+from srunbook.cluster._host import CLEAN_ENVIRONMENT, cache_folder, check_host, held, make_folder
 from srunbook.cluster._provision import Image
 from srunbook.cluster._scripts import Bind, in_chroot, shell_script
-from srunbook.cluster._sections import GENERATIONS, NEWEST, USER_IDS, suite_of
+from srunbook.cluster._sections import GENERATIONS, NEWEST, SUITES, USER_IDS
 
-PACKAGES = (
-    "slurmctld",
-    "slurmd",
-    "slurmdbd",
-    "slurm-client",
-    "munge",
-    "mariadb-server",
-    "environment-modules",
-    "python3",
-    "iproute2",
-    "iputils-ping",
-    "hostname",
-    "less",
-    "nano",
-    "procps",
-    "tini",
-)
+SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-server")
+TOOLS = ("environment-modules", "python3", "iproute2", "iputils-ping", "hostname", "less", "nano", "procps", "tini")
 CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
 """What only sid has, and needs: Apptainer, and what builds and mounts its images."""
-
 
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "TMPDIR")
 """Variables of this process that debootstrap gets."""
@@ -57,29 +38,19 @@ class Root:
         path: The tree.
         suite: Debian suite.
         slurm: Version of Slurm in it, such as 22.05.8.
-        date: When it was made.
-        recipe: Hash of how it was made.
         versions: Versions of its packages that matter.
     """
 
     path: str
     suite: str
     slurm: str
-    date: str
-    recipe: str
     versions: dict[str, str]
 
 
 def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the Debian packages of a root, with those that a specification adds."""
-    packages = PACKAGES + (CONTAINER_PACKAGES if suite == "sid" else ())
+    packages = SLURM + TOOLS + (CONTAINER_PACKAGES if suite == "sid" else ())
     return packages + tuple(name for name in sorted(set(more)) if name not in packages)
-
-
-def recipe(suite: str, more: tuple[str, ...] = ()) -> str:
-    """Return a hash of all that decides what a root becomes; another hash means another root."""
-    parts = [suite, *packages(suite, more), shell_script("finish_root"), json.dumps(USER_IDS)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
@@ -97,20 +68,11 @@ def mirror_of_host(sources: Path = Path("/etc/apt")) -> str:
     )
 
 
-def check_mirror(mirror: str) -> str:
-    """Check the URL of a mirror, as far as that can be done without asking the mirror."""
-    parts = urlsplit(mirror)
-    reachable = Path(parts.path, "dists").is_dir() if parts.scheme == "file" else parts.hostname
-    if parts.scheme not in ("http", "https", "file") or not reachable:
-        raise SpecificationError(
-            f"mirror {mirror!r} is not a URL such as http://HOST/debian, or file:///FOLDER for a folder with dists"
-        )
-    return mirror
-
-
 def folder_of(suite: str, more: tuple[str, ...] = ()) -> Path:
-    """Return the folder of the root that today's recipe makes of a suite."""
-    return cache_folder() / "roots" / f"{suite}-{recipe(suite, more)}"
+    """Return the folder of a root; its name has a hash of all that decides what the root becomes."""
+    parts = [suite, *packages(suite, more), shell_script("finish_root"), json.dumps(USER_IDS)]
+    recipe = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    return cache_folder() / "roots" / f"{suite}-{recipe}"
 
 
 def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
@@ -125,12 +87,12 @@ def find_root(suite: str, more: tuple[str, ...] = ()) -> Root | None:
 
 def ensure_root(slurm: str, more: tuple[str, ...] = (), *, mirror: str | None = None, say: Say = say_nothing) -> Root:
     """Find or make the root of a generation."""
-    suite = suite_of(slurm)
+    suite = SUITES[slurm]
     root = find_root(suite, more)
     if root is None:
         check_host(making_root=True)
-        url = check_mirror(mirror) if mirror else mirror_of_host()
-        with held(f"root-{suite}-{recipe(suite, more)}", wait=True):
+        url = mirror or mirror_of_host()
+        with held(f"root-{folder_of(suite, more).name}", wait=True):
             root = find_root(suite, more) or _make_root(suite, more, url, say)
     wanted = slurm if slurm in GENERATIONS else ""
     if not root.slurm.startswith(wanted):
@@ -167,17 +129,13 @@ def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root
         shown = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True).stdout
         versions = dict(line.split(" ", 1) for line in shown.splitlines())
         slurm = re.sub(r"^\d+:|[^\d.].*$", "", versions["slurmd"])
-        root = Root(str(tree), suite, slurm, _now(), recipe(suite, more), versions)
+        root = Root(str(tree), suite, slurm, versions)
         write_whole(folder / "manifest.json", json.dumps(asdict(root), indent=2) + "\n")
     except BaseException:
         shutil.rmtree(folder)
         raise
     say(f"root of Debian {suite} with Slurm {root.slurm} made in {time.monotonic() - start:.0f} s")
     return root
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _run(command: list[str], environment: dict[str, str], log: Path, failed: str) -> None:
@@ -198,19 +156,13 @@ def _run(command: list[str], environment: dict[str, str], log: Path, failed: str
 
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
-"""Prints the index of packages that pip uses where nobody has set one."""
 
 
 def index_of_host() -> str:
     """Return the index of Python packages that this machine's own pip uses."""
-    if index := os.environ.get("PIP_INDEX_URL"):
-        return index
-    for asked in (["-m", "pip", "config", "get", "global.index-url"], ["-c", BUILT_IN]):
-        answer = subprocess.run([sys.executable, *asked], capture_output=True, text=True, check=False)
-        if answer.returncode == 0:
-            return answer.stdout.strip()
-    raise ClusterError("this Python has no pip, which knows where packages for the image are: set PIP_INDEX_URL")
+    asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return os.environ.get("PIP_INDEX_URL") or answer.stdout.strip() or "https://pypi.org/simple"
 
 
 def image_recipe(image: Image) -> str:
@@ -220,40 +172,24 @@ def image_recipe(image: Image) -> str:
 
 
 def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Say = say_nothing) -> Path:
-    """Find or build an image.
-
-    Returns:
-        The file of the image on the host.
-    """
-    try:
-        wanted = image_recipe(image)
-    except OSError as error:
-        raise ClusterError(f"the definition file {image.definition} cannot be read: {error.strerror}") from None
+    """Find or build an image; return its file on the host."""
+    wanted = image_recipe(image)
     images = make_folder(cache_folder() / "images")
     with held("images", wait=True):
         manifest = images / f"{image.name}.json"
         file = images / f"{image.name}.sif"
-        if file.exists() and _made_by(manifest) == wanted:
+        if file.exists() and manifest.exists() and json.loads(manifest.read_bytes())["recipe"] == wanted:
             return file
         start = time.monotonic()
         say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
         places = {"mirror": mirror or mirror_of_host(), "index": index_of_host()}
         _build(root, image, images, {name: value.format(**places) for name, value in image.arguments.items()})
-        record = {"recipe": wanted, "date": _now(), "apptainer": root.versions["apptainer"]}
         manifest.unlink(missing_ok=True)
         (images / "work" / file.name).replace(file)
-        write_whole(manifest, json.dumps(record, indent=2) + "\n")
+        write_whole(manifest, json.dumps({"recipe": wanted}) + "\n")
         shutil.rmtree(images / "work")
         say(f"image built in {time.monotonic() - start:.0f} s")
         return file
-
-
-def _made_by(manifest: Path) -> str | None:
-    """Return the recipe of an image in the cache, or None without a manifest."""
-    try:
-        return str(json.loads(manifest.read_bytes())["recipe"])
-    except (OSError, ValueError, LookupError):
-        return None
 
 
 def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) -> None:

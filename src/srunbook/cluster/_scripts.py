@@ -56,11 +56,7 @@ class Bind:
 def in_chroot(lower: str, space: Path, binds: Sequence[Bind], command: Sequence[str]) -> list[str]:
     """Return the command line that runs one command in a root, with the host's network; its traces end with it.
 
-    Args:
-        lower: The root, which is not changed.
-        space: An empty folder to mount on.
-        binds: What of the host is seen there.
-        command: What to run.
+    The root is not changed: what is written lies in memory, mounted on the empty folder `space`.
     """
     unshare = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--"]
     listed = [item for bind in binds for item in bind.arguments()]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-
-from srunbook.cluster._errors import SpecificationError
 
 GENERATIONS = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 """Generation of Slurm, and the Debian suite whose packages hold it."""
@@ -16,6 +12,8 @@ GENERATIONS = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 NEWEST = "newest"
 """Whatever sid holds today; every stamp says which version that was."""
 
+SUITES = {**GENERATIONS, NEWEST: "sid"}
+"""Debian suite of whatever may be asked for."""
 
 USER = "alice"
 """The ordinary user, who submits jobs."""
@@ -26,69 +24,7 @@ SECOND_USER = "bob"
 USER_IDS = {USER: 20001, SECOND_USER: 20002}
 """Numbers of the users that every root has: high ones, so that they are nobody on the host."""
 
-
-def suite_of(slurm: str) -> str:
-    """Return the Debian suite that holds a generation of Slurm.
-
-    >>> suite_of("22.05")
-    'bookworm'
-    """
-    suites = {**GENERATIONS, NEWEST: "sid"}
-    if slurm not in suites:
-        known = ", ".join(suites)
-        raise SpecificationError(f"unknown generation of Slurm {slurm!r}: choose one of {known}, as in --slurm 22.05")
-    return suites[slurm]
-
-
-def parse_memory(text: str) -> int:
-    """Return an amount of memory in MiB.
-
-    >>> parse_memory("64G")
-    65536
-    """
-    match = re.fullmatch(r"(\d{1,12})([MGT])", text)
-    mebibytes = int(match[1]) * {"M": 1, "G": 2**10, "T": 2**20}[match[2]] if match else 0
-    if not 512 <= mebibytes <= 16 * 2**20:
-        raise SpecificationError(f"memory {text!r}: allowed are 512M to 16T, as in --memory 64G")
-    return mebibytes
-
-
-def parse_rate(text: str) -> str:
-    """Check the rate of a link, as `tc` takes it.
-
-    >>> parse_rate("100mbit")
-    '100mbit'
-    """
-    match = re.fullmatch(r"(\d{1,9})(kbit|mbit|gbit)", text)
-    bits = int(match[1]) * {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}[match[2]] if match else 0
-    if not 100_000 <= bits <= 40 * 10**9:
-        raise SpecificationError(f"link {text!r}: a rate is 100kbit to 40gbit, as in --link 100mbit")
-    return text
-
-
-def check_name(name: str) -> str:
-    """Check the name of a cluster."""
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,31}", name):
-        raise SpecificationError(
-            f"name {name!r}: a cluster's name has 1 to 32 lower-case letters, digits or hyphens "
-            "and begins with a letter, as in --name trial"
-        )
-    return name
-
-
-def checked(check: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that has pydantic gather the errors of a check."""
-
-    def run(text: str) -> str:
-        try:
-            check(text)
-        except SpecificationError as error:
-            raise ValueError(str(error)) from None
-        return text
-
-    return AfterValidator(run)
-
-
+CLUSTER_NAME = r"^[a-z][a-z0-9-]{0,31}$"
 NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,31}$"
 LOWER_NAME = r"^[a-z][a-z0-9_-]{0,30}$"
 TRES = r"^(?:cpu|mem|node|billing|gres/[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?)$"
@@ -97,7 +33,7 @@ WORD = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME)]
 Feature = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 Gres = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?:[1-9][0-9]{0,3}$")]
-Memory = Annotated[str, checked(parse_memory)]
+Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}[MGT]$")]
 Time = Annotated[str, Field(pattern=r"^(?:(?:[0-9]{1,3}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9]|UNLIMITED)$")]
 Seconds = Annotated[int, Field(ge=0, le=86400)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
@@ -139,7 +75,7 @@ class NodeGroup(Section):
 
     count: int = field("How many nodes, 1 to 256.", 2, ge=1, le=256)
     cpus: int = field("CPUs that each of them claims, 1 to 1024.", 64, 16, ge=1, le=1024)
-    memory: Memory = field("Memory that each claims, 512M to 16T: a number and M, G or T.", "512G", "64G")
+    memory: Memory = field("Memory that each claims: a number and M, G or T.", "512G", "64G")
     gres: tuple[Gres, ...] = field(
         "Generic resources of each: name, type and number, as Slurm writes them. "
         "GPUs are files that Slurm counts and nothing can compute on.",
@@ -152,7 +88,7 @@ class NodeGroup(Section):
     @property
     def memory_mib(self) -> int:
         """Return the memory of each node, in MiB."""
-        return parse_memory(self.memory)
+        return int(self.memory[:-1]) * {"M": 1, "G": 2**10, "T": 2**20}[self.memory[-1]]
 
     @property
     def gpus(self) -> int:
@@ -184,7 +120,6 @@ class Partition(Section):
         "Longest time limit: hours, minutes and seconds, days before them, or UNLIMITED.", "04:00:00", "1-00:00:00"
     )
     default_time: Time | None = field("Time limit of a job that asks for none.", "00:10:00", None)
-    min_nodes: int | None = field("Least nodes of a job.", 1, None, ge=0, le=256)
     max_nodes: int | None = field("Most nodes of a job; also more than there are.", 2, None, ge=1, le=65533)
     priority_tier: int = field(
         "Jobs of a higher tier start first, and preempt those of a lower one where preemption is by partition.",
@@ -198,7 +133,6 @@ class Partition(Section):
     )
     grace_time: Seconds | None = field("Seconds that a preempted job has between the signal and its end.", 30, None)
     allow_accounts: tuple[Name, ...] = field("Accounts whose jobs are let in; by default all.", ["research"], ())
-    allow_qos: tuple[Name, ...] = field("QOS whose jobs are let in; by default all.", ["short"], ())
     qos: Name | None = field("QOS whose limits hold for the partition as a whole.", "short", None)
     exclusive: bool = field("Whether a job gets whole nodes, whatever it asks for.", True, False)
     options: Options = own_words("PartitionName", {"TRESBillingWeights": "CPU=1.0"})
@@ -242,8 +176,6 @@ class Account(Section):
 
     parent: Name | None = field("Account that it is part of.", "physics", None)
     qos: tuple[Name, ...] = field("QOS that it may use; by default normal and all others.", ["short"], ())
-    default_qos: Name | None = field("QOS of its jobs that name none; by default normal.", "short", None)
-    max_jobs: Count | None = field("Running jobs of each user in it, at most.", 4, None)
     grp_tres: Limits = field("What all its running jobs may have together.", {"gres/gpu": 8}, dict)
     options: Options = own_words("an account of sacctmgr", {"Fairshare": "10"})
 
@@ -251,10 +183,8 @@ class Account(Section):
 class User(Section):
     """An ordinary user, with a home."""
 
-    accounts: tuple[Name, ...] = field("Accounts that the user may charge; by default all.", ["research"], ())
-    default_account: Name | None = field("Account of jobs that name none; by default the first.", "research", None)
-    admin: Literal["None", "Operator", "Administrator"] = field(
-        "What the user may change in Slurm.", "Operator", "None"
+    accounts: tuple[Name, ...] = field(
+        "Accounts that the user may charge, by default all; the first is for jobs that name none.", ["research"], ()
     )
     options: Options = own_words("a user of sacctmgr", {"MaxSubmitJobs": "20"})
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,9 +28,11 @@ from srunbook import sites
 from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._sections import (
-    GENERATIONS,
+    CLUSTER_NAME,
     LOWER_NAME,
     NEWEST,
+    SUITES,
+    USER,
     USER_IDS,
     Account,
     Feature,
@@ -41,12 +45,8 @@ from srunbook.cluster._sections import (
     Preemption,
     Qos,
     User,
-    check_name,
-    checked,
     field,
-    parse_rate,
     schema_of,
-    suite_of,
 )
 from srunbook.slurm import compress_hostlist, expand_hostlist
 
@@ -64,13 +64,11 @@ Nodes = Annotated[
 Slurm = Annotated[  # YAML reads 22.05 as a number
     str,
     BeforeValidator(lambda value: f"{value:.2f}" if isinstance(value, float) else value),
-    checked(suite_of),
-    Field(json_schema_extra={"type": ["string", "number"]}),
+    Field(pattern=f"^(?:{'|'.join(map(re.escape, SUITES))})$", json_schema_extra={"type": ["string", "number"]}),
 ]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)?$")]
 Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,63}$")]
 MountPoint = Annotated[str, Field(pattern=r"^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
-EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 def _partitions() -> dict[str, Partition]:
@@ -85,13 +83,9 @@ def _partitions() -> dict[str, Partition]:
 
 
 class Specification(BaseModel):
-    """A cluster as it was asked for: options of the command, a file, or both.
+    """A cluster as it was asked for: options of the command, a file, or both; `read_specification` reads a file.
 
-    Args:
-        values: The fields, by name; `read_specification` reads them from a file.
-
-    Raises:
-        SpecificationError: A key is unknown, a value is not allowed, or two contradict each other.
+    A `SpecificationError` says which keys are unknown, which values are not allowed, and which contradict each other.
 
     >>> Specification(nodes=2).node_names
     ('node1', 'node2')
@@ -105,10 +99,12 @@ class Specification(BaseModel):
         json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_URL},
     )
 
-    name: Annotated[str, checked(check_name)] = field(
-        "What it is called; clusters of different names can run at once.", "trial", "srunbook"
+    name: Annotated[str, Field(pattern=CLUSTER_NAME)] = field(
+        "What it is called: lower-case letters, digits and hyphens. Clusters of different names can run at once.",
+        "trial",
+        "srunbook",
     )
-    slurm: Slurm = field(f"Generation of Slurm: {', '.join([*GENERATIONS, NEWEST])}.", "22.05", NEWEST)
+    slurm: Slurm = field(f"Generation of Slurm: {', '.join(SUITES)}.", "22.05", NEWEST)
     nodes: Nodes = field("The nodes: a number from 1 to 256, where all are alike, or groups by name.", 4, 4)
     cpus: int = field("CPUs that each node claims, 1 to 1024, where all nodes are alike.", 16, 16, ge=1, le=1024)
     memory: Memory = field("Memory that each node claims, where all are alike.", "64G", "64G")
@@ -119,8 +115,8 @@ class Specification(BaseModel):
         ("a100",),
     )
     cpu_quota: float | None = field("CPUs that each node really may use, 0.05 to 64.", 0.5, None, ge=0.05, le=64)
-    link: Annotated[str, checked(parse_rate)] | None = field(
-        "Rate of each node's link, 100kbit to 40gbit.", "1gbit", None
+    link: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]bit$")] | None = field(
+        "Rate of each node's link: a number and kbit, mbit or gbit.", "1gbit", None
     )
     partitions: dict[Name, Partition] = field(
         "The partitions, by name. By default batch, gpu, cpu, debug and preempt.",
@@ -180,12 +176,6 @@ class Specification(BaseModel):
         {"/shared": {"source": "./data", "writable": True}},
         dict,
     )
-    environments: dict[EnvironmentName, str] = field(
-        "Further Python environments of the host: each is seen at its own path, as a name in every home, "
-        "and as an environment module of that name.",
-        {"torch-2.8": "/opt/envs/torch-2.8"},
-        dict,
-    )
 
     @model_validator(mode="wrap")
     @classmethod
@@ -194,13 +184,16 @@ class Specification(BaseModel):
     ) -> Specification:
         """Turn what pydantic says into sentences that name the place of a value."""
         try:
-            checked = handler(values)
+            specification = handler(values)
+            problems = [*_of_nodes(specification), *_of_names(specification)]
         except ValidationError as error:
-            problems = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
-            raise_problems([(path, _sentence(path, item)) for path, item in problems], info.context)
-            raise
-        raise_problems(_contradictions(checked), info.context)
-        return checked
+            items = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
+            problems = [(path, _sentence(path, item)) for path, item in items]
+        if problems:
+            origin = info.context  # says where a value comes from, such as `cluster.yaml:3`
+            lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
+            raise SpecificationError("\n".join(lines))
+        return specification
 
     @cached_property
     def groups(self) -> dict[str, NodeGroup]:
@@ -212,53 +205,36 @@ class Specification(BaseModel):
         return {"nodes": group}
 
     @cached_property
-    def members(self) -> dict[str, range]:
-        """Return the numbers of each group's nodes; they are counted through, from 1.
+    def members(self) -> dict[str, tuple[str, ...]]:
+        """Return the nodes of each group; they are counted through, from 1.
 
         >>> Specification(nodes={"a": {"count": 2}, "b": {"count": 1}}).members
-        {'a': range(1, 3), 'b': range(3, 4)}
+        {'a': ('node1', 'node2'), 'b': ('node3',)}
         """
-        ranges, first = {}, 1
-        for name, group in self.groups.items():
-            ranges[name] = range(first, first + group.count)
-            first += group.count
-        return ranges
+        numbers = count(1)
+        return {
+            name: tuple(f"node{number}" for number in islice(numbers, group.count))
+            for name, group in self.groups.items()
+        }
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """Name of the compute nodes.
-
-        >>> Specification(nodes=2).node_names
-        ('node1', 'node2')
-        """
-        return tuple(f"node{number}" for numbers in self.members.values() for number in numbers)
+        """Name of the compute nodes."""
+        return tuple(chain.from_iterable(self.members.values()))
 
     def nodes_of(self, partition: Partition) -> tuple[str, ...]:
-        """Return the names of a partition's nodes.
-
-        Raises:
-            SpecificationError: It names a group or a node that is not there.
-
-        >>> Specification(nodes=3).nodes_of(Partition(nodes=("node[2-3]",)))
-        ('node2', 'node3')
-        """
+        """Return the names of a partition's nodes; raise a `ValueError` if it names one that is not there."""
         if partition.nodes is None:
             return self.node_names
-        members: dict[str, None] = {}
+        nodes: dict[str, None] = {}
         for item in partition.nodes:
-            names = [f"node{number}" for number in self.members.get(item, ())]
-            try:
-                names = names or expand_hostlist(item)
-            except ValueError as error:
-                raise SpecificationError(f"{shown(item)} is neither a group nor a list of nodes: {error}") from None
-            if absent := [name for name in names if name not in self.node_names]:
-                groups = ", ".join(self.groups)
-                raise SpecificationError(
-                    f"{shown(item)}: there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, "
-                    f"the groups {groups}"
-                )
-            members |= dict.fromkeys(names)
-        return tuple(members)
+            nodes |= dict.fromkeys(self.members.get(item) or expand_hostlist(item))
+        if absent := [name for name in nodes if name not in self.node_names]:
+            groups = ", ".join(self.groups)
+            raise ValueError(
+                f"there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, the groups {groups}"
+            )
+        return tuple(nodes)
 
     @property
     def default_partition(self) -> str:
@@ -268,7 +244,7 @@ class Specification(BaseModel):
 
     @property
     def ordered_accounts(self) -> list[str]:
-        """Return the names of the accounts, each after its parent; without those that are part of themselves.
+        """Return the names of the accounts, each after its parent, where it has one that comes before it.
 
         >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
         ['b', 'a']
@@ -278,34 +254,25 @@ class Specification(BaseModel):
         while more := [name for name, account in left.items() if account.parent in (None, *ordered)]:
             ordered += more
             left = {name: account for name, account in left.items() if name not in more}
-        return ordered
+        return [*ordered, *left]
 
     @property
-    def limited(self) -> dict[str, tuple[Any, ...]]:
-        """Return the resources on which there is a limit in accounting, each with the path of one of its limits."""
-        sections = [
-            ("qos", name, key, getattr(qos, key))
-            for name, qos in self.qos.items()
-            for key in ("max_tres_per_job", "max_tres_per_user", "grp_tres")
+    def limited(self) -> list[str]:
+        """Return the resources on which there is a limit in accounting."""
+        limits = [
+            limit for qos in self.qos.values() for limit in (qos.max_tres_per_job, qos.max_tres_per_user, qos.grp_tres)
         ]
-        sections += [("accounts", name, "grp_tres", account.grp_tres) for name, account in self.accounts.items()]
-        return {resource: (section, name, key) for section, name, key, limits in sections for resource in limits}
+        limits += [account.grp_tres for account in self.accounts.values()]
+        return list(dict.fromkeys(resource for limit in limits for resource in limit))
 
     def group_of(self, node: str) -> NodeGroup:
         """Return the group of a node."""
-        number = int(node.removeprefix("node"))
-        return next(self.groups[name] for name, numbers in self.members.items() if number in numbers)
+        return next(self.groups[name] for name, nodes in self.members.items() if node in nodes)
 
     @property
     def user_ids(self) -> dict[str, int]:
-        """Return the numbers of the users, which are so high that no user of the host has them.
-
-        >>> Specification(users={"carol": {}, "bob": {}}).user_ids
-        {'carol': 20003, 'bob': 20002}
-        """
-        others = (name for name in self.users if name not in USER_IDS)
-        known = USER_IDS | {name: number for number, name in enumerate(others, 20003)}
-        return {name: known[name] for name in self.users}
+        """Return the numbers of the users, which are so high that no user of the host has them."""
+        return {name: number for number, name in enumerate(self.users, USER_IDS[USER])}
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -323,11 +290,7 @@ class Specification(BaseModel):
         return f"10.77.0.{number}" if number <= 250 or machine in special else f"10.77.1.{number - 250}"
 
     def hardware_address(self, machine: str) -> str:
-        """Return the hardware address of a machine, which follows from its address.
-
-        >>> Specification().hardware_address("node3")
-        '02:00:0a:4d:00:03'
-        """
+        """Return the hardware address of a machine, which follows from its address."""
         return ":".join(f"{int(part):02x}" for part in ("2", "0", *self.address(machine).split(".")))
 
 
@@ -336,9 +299,6 @@ Place = tuple[Any, ...]
 
 Problem = tuple[Place, str]
 """Path of the value that a problem is about, and the problem in a sentence."""
-
-Origin = Callable[[Place], str]
-"""Returns the place that a value with a path comes from, such as `cluster.yaml:3`."""
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "nodes": NodeGroup,
@@ -350,13 +310,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "mounts": Mount,
 }
 """The model of each section; all but `preemption` hold several by name."""
-
-
-def raise_problems(problems: Iterable[Problem], origin: Origin | None = None) -> None:
-    """Raise a `SpecificationError` that has a line for each problem, unless there is none."""
-    lines = [f"{origin(path)}: {text}" if origin else text for path, text in problems]
-    if lines:
-        raise SpecificationError("\n".join(lines))
 
 
 def keys(model: type[BaseModel]) -> dict[str, Any]:
@@ -372,10 +325,6 @@ def _path(place: Place) -> Place:
 def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     """Say what is wrong with a value: what was found, what is allowed, an example."""
     value = shown(item["input"])
-    if not path:
-        return f"a configuration is keys and values, as in nodes: 4; found {value}"
-    if item["type"] == "value_error":
-        return str(item["ctx"]["error"])
     if item["loc"][-1] == "[key]":
         return f"{value} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
     depth = 1 if path[0] == "preemption" else 2
@@ -394,25 +343,19 @@ def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     return f"{dotted} {missing}. {known[key].description} Example: {key}: {example}"
 
 
-def _contradictions(specification: Specification) -> list[Problem]:
-    """Return how fields contradict each other; Slurm judges the rest."""
-    return (
-        list(_of_nodes(specification)) or list(_of_names(specification)) or list(_of_limits_and_parents(specification))
-    )
-
-
 def _of_nodes(specification: Specification) -> Iterator[Problem]:
+    """Yield how nodes and partitions contradict each other; Slurm judges the rest."""
     if isinstance(specification.nodes, dict):
         for name in ("cpus", "memory", "gpus_per_node", "features"):
             if name in specification.model_fields_set:
                 yield (name,), f"{name} is for nodes that are all alike: write it into each group of nodes"
-    if (count := len(specification.node_names)) > MAX_NODES:
-        yield ("nodes",), f"the groups have {count} nodes together: a cluster has 1 to {MAX_NODES}"
+    if (total := len(specification.node_names)) > MAX_NODES:
+        yield ("nodes",), f"the groups have {total} nodes together: a cluster has 1 to {MAX_NODES}"
     alone = dict.fromkeys(specification.node_names)
     for name, partition in specification.partitions.items():
         try:
             nodes = specification.nodes_of(partition)
-        except SpecificationError as error:
+        except ValueError as error:
             yield ("partitions", name, "nodes"), f"partition {name}: {error}"
             nodes = specification.node_names  # it may be meant to have all that no other has
         alone = {node: None for node in alone if node not in nodes}
@@ -420,41 +363,23 @@ def _of_nodes(specification: Specification) -> Iterator[Problem]:
         yield ("partitions",), f"{compress_hostlist(alone)} is in no partition, so no job could run there"
 
 
+NAMED = {
+    "accounts": [("partitions", "allow_accounts"), ("accounts", "parent"), ("users", "accounts")],
+    "qos": [("partitions", "qos"), ("qos", "preempt"), ("accounts", "qos")],
+}
+"""Fields that name an account or a QOS."""
+
+
 def _of_names(specification: Specification) -> Iterator[Problem]:
-    """Yield each name of a QOS or an account that is nowhere defined."""
-    qos, accounts = ["normal", *specification.qos], list(specification.accounts)
-    named: list[tuple[Place, Collection[str | None], list[str], str]] = []
-    for name, partition in specification.partitions.items():
-        others = [value for word, value in partition.options.items() if word.lower() == "qos"]
-        named.append((("partitions", name, "allow_accounts"), partition.allow_accounts, accounts, "account"))
-        named.append((("partitions", name, "allow_qos"), partition.allow_qos, qos, "QOS"))
-        named.append((("partitions", name, "qos"), [partition.qos, *others], qos, "QOS"))
-    named += [(("qos", name, "preempt"), limits.preempt, qos, "QOS") for name, limits in specification.qos.items()]
-    for name, account in specification.accounts.items():
-        named.append((("accounts", name, "qos"), [*account.qos, account.default_qos], qos, "QOS"))
-        named.append((("accounts", name, "parent"), [account.parent], accounts, "account"))
-    for name, user in specification.users.items():
-        named.append((("users", name, "accounts"), [*user.accounts, user.default_account], accounts, "account"))
-    for path, names, known, what in named:
-        for wanted in names:
-            if wanted is not None and wanted not in known:
-                near = get_close_matches(wanted, known, n=1)
-                advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-                yield path, f"there is no {what} {shown(wanted)}; {advice}"
-
-
-def _of_limits_and_parents(specification: Specification) -> Iterator[Problem]:
-    resources = [item for group in specification.groups.values() for item in group.resources]
-    known = {f"gres/{name}" for name, _, _ in resources} | {
-        f"gres/{name}:{kind}" for name, kind, _ in resources if kind
-    }
-    for limit, path in specification.limited.items():
-        if limit.startswith("gres/") and limit not in known:
-            there = ", ".join(sorted(known)) or "no generic resources"
-            yield (*path, limit), f"no node has {limit}, which {'.'.join(path)} limits; the nodes have {there}"
-    for name in specification.accounts:
-        if name not in specification.ordered_accounts:
-            yield ("accounts", name, "parent"), f"account {name} is part of itself, by its parents"
+    """Yield each name of a QOS or an account that is nowhere defined, some of which Slurm would pass over."""
+    for kind, fields in NAMED.items():
+        known = [*(["normal"] if kind == "qos" else []), *getattr(specification, kind)]
+        for section, key in fields:
+            for name, values in getattr(specification, section).items():
+                value = getattr(values, key) or ()
+                for wanted in (value,) if isinstance(value, str) else value:
+                    if wanted not in known:
+                        yield (section, name, key), f"{shown(wanted)} is not in {kind}, which has {', '.join(known)}"
 
 
 def read_specification(
@@ -472,7 +397,7 @@ def read_specification(
 
     Raises:
         SpecificationError: There is no such site, the file cannot be read, a key is unknown, a value is not allowed,
-            two contradict each other, or a folder of the host is not there. The message has the line of each.
+            or two contradict each other. The message has the line of each.
     """
     options = dict(options or {})
     try:
@@ -480,12 +405,15 @@ def read_specification(
     except MalformedError as error:
         raise SpecificationError(str(error)) from None
     most = options.pop("nodes", None) if site and "nodes" not in document.values else None
-    base = _of_site(site, most) if site else {}
+    try:
+        base = sites.cluster(site, most=sites.MOST if most is None else most) if site else {}
+    except ValueError as error:
+        raise SpecificationError(f"--site: {error}") from None
 
     def origin(where: Place) -> str:
-        if where and where[0] in options:
+        if where[0] in options:
             return f"--{str(where[0]).replace('_', '-')}"
-        if where and where[0] in base and where[0] not in document.values:
+        if where[0] in base and where[0] not in document.values:
             return f"site {site}"
         return document.origin(*where)
 
@@ -495,35 +423,7 @@ def read_specification(
         target: mount.model_copy(update={"source": str(folder / Path(mount.source).expanduser())})
         for target, mount in specification.mounts.items()
     }
-    environments = {name: str(folder / Path(place).expanduser()) for name, place in specification.environments.items()}
-    changes = {"mounts": mounts, "environments": environments}
-    specification = specification.model_copy(update={name: value for name, value in changes.items() if value})
-    raise_problems(missing_places(specification), origin)
-    return specification
-
-
-def _of_site(site: str, most: int | None) -> dict[str, Any]:
-    """Read the configuration of a site, with so many nodes of each group at most."""
-    if most is not None and most < 1:
-        raise SpecificationError(f"--nodes is {most}: give at least 1 node of each group, as in --nodes 2")
-    try:
-        return sites.cluster(site, most=most or sites.MOST)
-    except ValueError as error:
-        raise SpecificationError(f"--site: {error}") from None
-
-
-def missing_places(specification: Specification) -> list[Problem]:
-    """Return which folders of the host are not there, or are no Python environment."""
-    problems: list[Problem] = []
-    for target, mount in specification.mounts.items():
-        if not Path(mount.source).exists():
-            text = f"there is no folder {mount.source} on this machine, to be mounted at {target}: make it first"
-            problems.append((("mounts", target, "source"), text))
-    for name, place in specification.environments.items():
-        if not Path(place, "bin", "python").exists():
-            text = f"{place} is no Python environment: there is no {place}/bin/python. Make it with python -m venv"
-            problems.append((("environments", name), text))
-    return problems
+    return specification.model_copy(update={"mounts": mounts} if mounts else {})
 
 
 def schema() -> dict[str, Any]:

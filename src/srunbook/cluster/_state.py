@@ -5,6 +5,7 @@ What `down` ends and removes follows from the cluster's name and its identity al
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,11 +17,10 @@ from pydantic import TypeAdapter
 
 from srunbook._files import write_whole
 from srunbook._json import read_json
-from srunbook.cluster._cache import cache_folder, held, reported
 from srunbook.cluster._errors import ClusterError, SpecificationError
-from srunbook.cluster._host import Limits, hierarchies
+from srunbook.cluster._host import Limits, cache_folder, held, hierarchies, reported
 from srunbook.cluster._processes import identity_of, start_time
-from srunbook.cluster._sections import check_name
+from srunbook.cluster._sections import CLUSTER_NAME
 from srunbook.cluster._specification import Specification
 
 
@@ -37,7 +37,7 @@ class State:
         machines: Process id, as the host counts, and start time of the first process of each machine.
         root: The root it runs on, as in its manifest.
         plugins: Slurm's plugins that shape behaviour.
-        limits: What it may take of the machine, once that is settled.
+        limits: What it may take of the machine, settled before the phase `supervised`.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
         binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
@@ -51,7 +51,7 @@ class State:
     machines: dict[str, tuple[int, int]] = field(default_factory=dict)
     root: dict[str, Any] = field(default_factory=dict)
     plugins: dict[str, Any] = field(default_factory=dict)
-    limits: Limits | None = None
+    limits: Limits = field(default_factory=Limits)
     faults: list[dict[str, str]] = field(default_factory=list)
     binds: list[list[str]] = field(default_factory=list)
 
@@ -72,11 +72,7 @@ class State:
         return [path for path in groups if path.is_dir()]
 
     def save(self) -> None:
-        """Write the record, whole or not at all.
-
-        Raises:
-            ClusterError: The disk is full, or it cannot be written for another reason.
-        """
+        """Write the record, whole or not at all."""
         with reported():
             text = TypeAdapter(State).dump_json(self, indent=2, by_alias=True, exclude_defaults=True)
             write_whole(self.folder / "state.json", text + b"\n")
@@ -97,11 +93,7 @@ class State:
         return start_time(process) == started and self.alive
 
     def first_process(self, machine: str) -> int:
-        """Return the process id of the first process of a machine.
-
-        Raises:
-            ClusterError: It is dead.
-        """
+        """Return the process id of the first process of a machine, which has to be alive."""
         if self.has(machine):
             return self.machines[machine][0]
         name = self.specification.name
@@ -112,7 +104,9 @@ class State:
 
 def folder_of(name: str) -> Path:
     """Return the folder of a cluster."""
-    return cache_folder() / "clusters" / check_name(name)
+    if not re.fullmatch(CLUSTER_NAME, name):
+        raise SpecificationError(f"name {name!r}: use lower-case letters, digits and hyphens, as in --name trial")
+    return cache_folder() / "clusters" / name
 
 
 def groups_of_cluster(name: str, identities: Iterable[str]) -> list[Path]:
@@ -121,14 +115,7 @@ def groups_of_cluster(name: str, identities: Iterable[str]) -> list[Path]:
 
 
 def read_state(name: str) -> State | None:
-    """Read the record of a cluster, or return None without one.
-
-    Args:
-        name: Name of the cluster.
-
-    Raises:
-        ClusterError: It is broken.
-    """
+    """Read the record of a cluster, or return None without one."""
     path = folder_of(name) / "state.json"
     if not path.exists():
         return None
@@ -143,14 +130,7 @@ def read_state(name: str) -> State | None:
 
 
 def running_state(name: str) -> State:
-    """Read the record of a cluster that is up.
-
-    Args:
-        name: Name of the cluster.
-
-    Raises:
-        ClusterError: It is not up, or its record cannot be used.
-    """
+    """Read the record of a cluster, which has to be up."""
     state = read_state(name)
     if state is None or not state.alive or state.phase != "ready":
         raise ClusterError(f"no cluster {name!r} is up: start one with `srunbook cluster up --name {name}`")
@@ -165,18 +145,10 @@ def names() -> list[str]:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold off other `up`, `down` and `fault` commands for the same cluster, without waiting.
-
-    Args:
-        name: Name of the cluster.
-
-    Raises:
-        ClusterError: Another one is at work.
-    """
+    """Hold off other `up`, `down` and `fault` commands for a cluster; a `ClusterError` says that one is at work."""
     try:
-        with held(f"cluster-{check_name(name)}", wait=False):
+        with held(f"cluster-{folder_of(name).name}", wait=False):
             yield
     except BlockingIOError:
-        raise ClusterError(
-            f"another command is starting or stopping cluster {name!r}: wait until it has ended"
-        ) from None
+        message = f"another command is starting or stopping cluster {name!r}: wait until it has ended"
+        raise ClusterError(message) from None

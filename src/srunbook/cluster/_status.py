@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from srunbook.cluster._daemons import node_states
-from srunbook.cluster._host import limits_here
 from srunbook.cluster._sections import field, schema_of
 from srunbook.cluster._state import State
 
@@ -69,19 +69,10 @@ class ClusterStatus(Told):
         [{"kind": "drain", "node": "node1"}],
     )
 
-    def json_text(self) -> str:
-        """Return it as JSON."""
-        return self.model_dump_json(by_alias=True, indent=2) + "\n"
-
 
 def describe(state: State) -> ClusterStatus:
-    """Describe a cluster that is up.
-
-    Args:
-        state: The cluster.
-    """
-    specification, limits = state.specification, state.limits or limits_here(state.specification)
-    states = node_states(state)
+    """Describe a cluster that is up."""
+    specification, states = state.specification, node_states(state)
     groups = {node: specification.group_of(node) for node in specification.node_names}
     return ClusterStatus(
         name=specification.name,
@@ -89,13 +80,7 @@ def describe(state: State) -> ClusterStatus:
         debian=state.root["suite"],
         users=tuple(specification.users),
         plugins=PluginStatus(**{name: state.plugins[name] for name in PluginStatus.model_fields}),
-        limits=LimitStatus(
-            processors=len(os.sched_getaffinity(0)),
-            memory_mib=limits.memory_mib,
-            shared_mib=limits.shared_mib,
-            processes=limits.processes,
-            enforced=limits.grouped,
-        ),
+        limits=LimitStatus(processors=len(os.sched_getaffinity(0)), **asdict(state.limits)),
         nodes=tuple(
             NodeStatus(
                 name=node,

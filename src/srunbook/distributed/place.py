@@ -122,15 +122,12 @@ def _coordinator(environ: Mapping[str, str], step: StepEnvironment | None, addre
             )
         named = step.coordinator
     match = re.fullmatch(r"(\[[^\s\[\]]+\]|[^\s:\[\]/]+)(?::(\w*))?", str(named))
-    if not match:
+    derived = derived_port(step.job_id, step.step_id) if step else ""
+    port = str((match and match[2]) or environ.get("JAX_COORDINATOR_PORT") or derived)
+    if not match or not port.isdecimal() or not 1024 <= int(port) <= 65535:
         raise DistributedError(
-            f"the coordinator's address is {named!r}; it reads like node1 or node1:54321, "
-            "as in: export SLURM_COORDINATOR_ADDRESS=node1"
-        )
-    port = match[2] or environ.get("JAX_COORDINATOR_PORT") or (step and derived_port(step.job_id, step.step_id))
-    if not str(port).isdecimal() or not 1024 <= int(str(port)) <= 65535:
-        raise DistributedError(
-            f"the coordinator's port is {port!r}; ports are 1024 to 65535, as in: export JAX_COORDINATOR_PORT=54321"
+            f"the coordinator's address is {named!r}, and its port {port!r}: write node1 or node1:54321, with a port "
+            "from 1024 to 65535, as in: export SLURM_COORDINATOR_ADDRESS=node1:54321"
         )
     return f"{match[1]}:{port}"
 

@@ -7,14 +7,13 @@ the first failure with the fix and the page, and what followed.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from srunbook._files import BLOCK, read_blocks
-from srunbook.explain.entries import Entry, Stage, expression, load_entries, load_ordinary, page_of, shown
+from srunbook.explain.entries import Entry, expression, load_entries, load_ordinary, page_of, shown
 from srunbook.explain.hangs import VERSION, Collective, Dump, DumpError, Hang, find_hangs, read_dump
 from srunbook.explain.redact import Redactor
 from srunbook.explain.report import Diagnosis, Report, Status, diagnose
@@ -24,7 +23,6 @@ from srunbook.slurm import (
     SacctRow,
     ask_accounting,
     ask_outputs,
-    ask_step_outputs,
     is_job_id,
     queue_states,
     run_here,
@@ -41,7 +39,6 @@ __all__ = [
     "Report",
     "Scanned",
     "Scanner",
-    "Stage",
     "Status",
     "Trouble",
     "diagnose",
@@ -50,13 +47,9 @@ __all__ = [
     "load_entries",
     "load_ordinary",
     "page_of",
-    "redactor",
     "shape",
     "shown",
 ]
-
-CLOSED = "Permission denied"
-GONE = "no such file"
 
 
 @dataclass(frozen=True)
@@ -102,8 +95,8 @@ def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here
     scans = {str(path): _scan_file(scanner, path) for path in logs}
     if "-" in targets:
         scans["-"] = scanner.scan("-", iter(lambda: sys.stdin.buffer.read(BLOCK), b""))
-    if said := "\n".join(line for job in jobs for line in job.lines):
-        scans["Slurm"] = scanner.scan("Slurm", [said.encode()])
+    if answers := "\n".join(line for job in jobs for line in job.lines):
+        scans["Slurm"] = scanner.scan("Slurm", [answers.encode()])
     problems += [problem for job in jobs for problem in job.problems]
     problems += [f"{name}: {problem}" for name, scanned in scans.items() for problem in scanned.problems]
     report = Report(
@@ -120,18 +113,18 @@ def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here
 
 def redactor(scans: Mapping[str, Scanned], hosts: Iterable[str] = ()) -> Redactor:
     """Return what masks the names in all findings of some logs, and those that Slurm and the rank lines tell."""
-    made = Redactor()
+    masker = Redactor()
     for variable in ("USER", "LOGNAME", "SUDO_USER"):
-        made.learn(f"user={os.environ.get(variable, '')}")
+        masker.learn(f"user={os.environ.get(variable, '')}")
     for host in hosts:
-        made.learn(f"host={host}")
+        masker.learn(f"host={host}")
     for name, scanned in scans.items():
-        made.learn(str(Path(name).absolute()))
+        masker.learn(str(Path(name).absolute()))
         for host in scanned.hosts.values():
-            made.learn(f"host={host}")
+            masker.learn(f"host={host}")
         for finding in scanned.findings:
-            made.learn(finding.text)
-    return made
+            masker.learn(finding.text)
+    return masker
 
 
 def _read_dumps(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path], list[str]]:
@@ -145,7 +138,7 @@ def _read_dumps(paths: Iterable[Path]) -> tuple[dict[int, Dump], list[Path], lis
         except DumpError as error:
             problems.append(f"{path}: {error}")
             continue
-        except (OSError, ValueError):  # reading it as a log tells why
+        except OSError:  # reading it as a log tells why
             dump = None
         if dump is None:
             others.append(path)
@@ -164,10 +157,10 @@ def _scan_file(scanner: Scanner, path: Path) -> Scanned:
     """Read one log; where it cannot be read, say why."""
     try:
         scanned = scanner.scan(str(path), read_blocks(path))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        more = f": give the logs in it, as in {path}/*.out" if path.is_dir() else ""
-        return Scanned(problems=[f"{reason}{more}"])
+    except OSError as error:
+        folder = not isinstance(error, PermissionError) and path.is_dir()
+        more = f": give the logs in it, as in {path}/*.out" if folder else ""
+        return Scanned(problems=[f"{error.strerror}{more}"])
     if not scanned.size and not scanned.problems:
         scanned.problems.append("the file is empty")
     return scanned
@@ -179,33 +172,25 @@ def _find_job(job: str, run: Run) -> _Job:
     rows = accounting.last
     lines = [f"sacct: {row.identity} {row.ending}" for row in rows]
     completed = {row.ending for row in rows} == {"COMPLETED 0:0"}
-    found = _Job(_state(rows), rows[0].hosts if rows else [], lines, completed)
+    facts = _Job(_state(rows), rows[0].hosts if rows else [], lines, completed)
     if not accounting.final:
         waiting = _reasons(job, run)
-        found.lines += [f"squeue: {line}" for line in waiting]
-        found.state = found.state or (waiting[0] if waiting else "")
+        facts.lines += [f"squeue: {line}" for line in waiting]
+        facts.state = facts.state or (waiting[0] if waiting else "")
     if accounting.problem:
-        found.problems.append(f"accounting says nothing of job {job}: {accounting.problem}")
+        facts.problems.append(f"accounting says nothing of job {job}: {accounting.problem}")
         states = [*(queue_states(job, run) or {}).values()]
-        found.state = found.state or next((one for one in states if one != "COMPLETED"), "".join(states[:1]))
-    elif not found.state:
-        found.problems.append(
+        facts.state = facts.state or next((state for state in states if state != "COMPLETED"), "".join(states[:1]))
+    elif not facts.state:
+        facts.problems.append(
             f"Slurm knows no job {job}: look for its number with sacct --starttime=now-7days, or give its logs"
         )
-    files = ask_outputs(job, run).values()
-    named = {path: _why_not(path) for one in files for path in (one.output, one.errors)}
-    steps = [path for path in ask_step_outputs(job, run) if not _why_not(path)]
-    readable = sorted(map(Path, {*steps, *(path for path, problem in named.items() if not problem)}))
-    found.paths = [path for path in readable if path.stat().st_size] or readable  # one of two may be empty
-    found.problems += [
-        f"{path}: {CLOSED}: whoever submitted job {job} can run srunbook explain --redact {job}"
-        for path, problem in sorted(named.items())
-        if problem == CLOSED
-    ]
-    if found.state and not found.paths and CLOSED not in named.values() and not found.state.startswith("PENDING"):
-        places = f"; Slurm names {', '.join(sorted(named))}" if named else ""
-        found.problems.append(f"no log of job {job} was found{places}: give its logs")
-    return found
+    named = sorted({Path(path) for files in ask_outputs(job, run).values() for path in (files.output, files.errors)})
+    if not facts.state.startswith("PENDING"):
+        facts.paths = [path for path in named if _size(path)] or named  # one of two may be empty
+        if facts.state and not named:
+            facts.problems.append(f"Slurm names no log of job {job}: give its logs")
+    return facts
 
 
 def _state(rows: Sequence[SacctRow]) -> str:
@@ -226,11 +211,8 @@ def _reasons(job: str, run: Run) -> list[str]:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
-def _why_not(path: str) -> str:
-    """Return why a log cannot be read, or an empty text."""
+def _size(path: Path) -> int:
     try:
-        return "" if stat.S_ISREG(Path(path).stat().st_mode) else GONE
-    except PermissionError:
-        return CLOSED
+        return path.stat().st_size
     except OSError:
-        return GONE
+        return 0

@@ -80,8 +80,8 @@ def load_entries() -> dict[str, Entry]:
     """Return the entries of this version by slug, in alphabetical order."""
     entries = {}
     for slug, fields in _shipped()["entries"].items():
-        given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        entries[slug] = Entry(**given)
+        arguments: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        entries[slug] = Entry(**arguments)
     return entries
 
 

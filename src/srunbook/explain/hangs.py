@@ -70,10 +70,6 @@ class Collective:
         """Return what it has in common with the same collective of another rank."""
         return (self.name, self.sizes) if self.name.endswith(SAME_SIZES) else (self.name,)
 
-    def told(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {"number": self.number, "name": self.name, "sizes": self.sizes}
-
 
 class Dump(NamedTuple):
     """What the recorder of one rank held."""
@@ -104,32 +100,29 @@ def read_dump(path: Path) -> Dump | None:
     if not named:
         raise DumpError("a dump whose name tells no rank: call it rank_3.json if rank 3 wrote it")
     try:
-        told = json.loads(first + b"".join(blocks))
-    except ValueError:
-        raise DumpError("the dump is cut off or damaged: nothing in it was read") from None
-    version = told.get("version")
-    try:
-        return _parsed(told, path.name, int(named[1]))
+        return _parsed(json.loads(first + b"".join(blocks)), path.name, int(named[1]))
     except (KeyError, TypeError, ValueError, AttributeError):
-        problem = f"a dump of version {version} in another form, expected {VERSION} of PyTorch 2.13"
+        problem = f"the dump is cut off, damaged, or not of version {VERSION}, that of PyTorch 2.13"
         raise DumpError(f"{problem}: nothing in it was read") from None
 
 
-def _parsed(told: dict[str, Any], name: str, rank: int) -> Dump:
+def _parsed(trace: dict[str, Any], name: str, rank: int) -> Dump:
     groups: dict[str, dict[int, Collective]] = {}
-    for entry in told.get("entries", []):
+    for entry in trace.get("entries", []):
         if not entry.get("is_p2p"):
             number, description = entry["process_group"]
             group = description if description not in ("", "undefined") else f"group {number}"
             sizes = tuple(tuple(map(int, shape)) for shape in entry["input_sizes"])
             # gloo leaves the state at `scheduled`, and retires what is done; NCCL does both.
             done = bool(entry["retired"]) or entry["state"] == "completed"
-            made = Collective(
+            collective = Collective(
                 int(entry["collective_seq_id"]), entry["profiling_name"], sizes, done, int(entry["time_created_ns"])
             )
-            groups.setdefault(group, {})[made.number] = made
-    ranks = frozenset(int(one) for group in told.get("pg_config", {}).values() for one in json.loads(group["ranks"]))
-    return Dump(name, rank, groups, ranks, str(told.get("version")))
+            groups.setdefault(group, {})[collective.number] = collective
+    ranks = frozenset(
+        int(member) for group in trace.get("pg_config", {}).values() for member in json.loads(group["ranks"])
+    )
+    return Dump(name, rank, groups, ranks, str(trace.get("version")))
 
 
 @dataclass(frozen=True)
@@ -168,9 +161,9 @@ class Hang:
         else:
             yield f"Every rank that is known waits in {missed}: suspect the network between the nodes."
         for rank, last in [*self.absent.items()][:MOST_RANKS]:
-            made = "made none before" if last is None else f"came last to {last}"
+            came = "made none before" if last is None else f"came last to {last}"
             still = ", and still waits in it" if last and not last.done else ""
-            yield f"Rank {rank} {made}{still}."
+            yield f"Rank {rank} {came}{still}."
         for rank, other in [*self.others.items()][:MOST_RANKS]:
             yield f"Rank {rank} made {other}; the others made {self.collective} ({self.group})."
         if self.waiting and (self.absent or self.others):
@@ -178,45 +171,45 @@ class Hang:
         if self.unheard and (self.absent or self.others):
             yield f"{_ranks(self.unheard, hosts)} left no dump."
 
-    def told(self) -> dict[str, Any]:
-        """Return the same for programs."""
-        return {
-            "group": self.group,
-            "collective": self.collective.told(),
-            "waiting": self.waiting,
-            "absent": [{"rank": rank, "last": last and last.told()} for rank, last in self.absent.items()],
-            "others": [{"rank": rank, "made": other.told()} for rank, other in self.others.items()],
-            "unheard": self.unheard,
-        }
-
 
 def find_hangs(dumps: Mapping[int, Dump]) -> tuple[Hang, ...]:
     """Return where ranks wait by their dumps: one collective of each process group, the earliest at the front."""
     groups = dict.fromkeys(group for dump in dumps.values() for group in dump.groups)
-    found = [hang for group in groups if (hang := _hang(group, dumps))]
-    return tuple(sorted(found, key=lambda hang: hang.collective.created))
+    hangs = [hang for group in groups if (hang := _hang(group, dumps))]
+    return tuple(sorted(hangs, key=lambda hang: hang.collective.created))
 
 
 def _hang(group: str, dumps: Mapping[int, Dump]) -> Hang | None:
-    made = {rank: dump.groups.get(group, {}) for rank, dump in dumps.items() if group in dump.groups or group == WORLD}
-    pending = {one.number: one for own in made.values() for one in own.values() if not one.done}
+    by_rank = {
+        rank: dump.groups.get(group, {}) for rank, dump in dumps.items() if group in dump.groups or group == WORLD
+    }
+    pending = {
+        collective.number: collective
+        for collectives in by_rank.values()
+        for collective in collectives.values()
+        if not collective.done
+    }
     if not pending:
         return None
     named = {rank for dump in dumps.values() for rank in dump.named} | {*range(max(dumps) + 1)}
     unheard = tuple(sorted(named - {*dumps})) if group == WORLD else ()
-    for number in sorted({number for own in made.values() for number in own}):
-        under = {rank: own[number] for rank, own in made.items() if number in own}
-        usual = Counter(one.kind for one in under.values()).most_common(1)[0][0]
-        others = {rank: one for rank, one in under.items() if one.kind != usual}
+    for number in sorted({number for collectives in by_rank.values() for number in collectives}):
+        under = {rank: collectives[number] for rank, collectives in by_rank.items() if number in collectives}
+        usual = Counter(collective.kind for collective in under.values()).most_common(1)[0][0]
+        others = {rank: collective for rank, collective in under.items() if collective.kind != usual}
         if others:
-            most = {rank: one for rank, one in under.items() if one.kind == usual}
-            waiting = tuple(rank for rank, one in most.items() if not one.done)
+            most = {rank: collective for rank, collective in under.items() if collective.kind == usual}
+            waiting = tuple(rank for rank, collective in most.items() if not collective.done)
             return Hang(group, next(iter(most.values())), waiting, others=others, unheard=unheard)
-    last = {rank: max(own, default=0) for rank, own in made.items()}
+    last = {rank: max(collectives, default=0) for rank, collectives in by_rank.items()}
     fewest = min(last.values())
     missed = pending[min((place for place in pending if place > fewest), default=min(pending))]
-    absent = {rank: own.get(last[rank]) for rank, own in made.items() if last[rank] < missed.number}
-    waiting = tuple(rank for rank, own in made.items() if missed.number in own and not own[missed.number].done)
+    absent = {rank: collectives.get(last[rank]) for rank, collectives in by_rank.items() if last[rank] < missed.number}
+    waiting = tuple(
+        rank
+        for rank, collectives in by_rank.items()
+        if missed.number in collectives and not collectives[missed.number].done
+    )
     return Hang(group, missed, waiting, absent, unheard=unheard)
 
 

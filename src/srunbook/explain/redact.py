@@ -63,8 +63,8 @@ class Redactor:
         """Remember the users and hosts that a text names, to mask them wherever else they appear."""
         for kind, pattern in (("user", HOME), ("user", USER), ("host", HOST)):
             for groups in pattern.findall(text):
-                for found in [groups] if isinstance(groups, str) else groups:
-                    name = found.strip(".-")
+                for candidate in [groups] if isinstance(groups, str) else groups:
+                    name = candidate.strip(".-")
                     if len(name) < 2 or name.lower() in COMMON or name.isdigit() or name in self.names:
                         continue
                     number = 1 + sum(mask.startswith(f"<{kind}") for mask in self.names.values())
@@ -78,7 +78,7 @@ class Redactor:
         >>> redactor.mask("/home/alice/run/train.py: node7 (10.0.0.7) refuses hf_abcdefgh123 of alice")
         '<path>/train.py: node7 (<address>) refuses <secret> of <user1>'
         """
-        text = NAMED_SECRET.sub(lambda found: f"{found['name']}<secret>", text)
+        text = NAMED_SECRET.sub(lambda match: f"{match['name']}<secret>", text)
         text = SECRET.sub("<secret>", text)
         text = IN_URL.sub("<secret>@", text)
         text = URL_HOST.sub("<host>", text)
@@ -86,15 +86,15 @@ class Redactor:
         text = PATH.sub(_path, text)
         for pattern in (MAC, IPV6, IPV4):
             text = pattern.sub("<address>", text)
-        text = DOMAIN.sub(lambda found: found[0] if found[0].endswith(FILE_ENDINGS) else "<host>", text)
+        text = DOMAIN.sub(lambda match: match[0] if match[0].endswith(FILE_ENDINGS) else "<host>", text)
         if not self.names:
             return text
         names = "|".join(map(re.escape, sorted(self.names, key=len, reverse=True)))
-        return re.sub(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])", lambda found: self.names[found[0]], text)
+        return re.sub(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])", lambda match: self.names[match[0]], text)
 
 
-def _path(found: re.Match[str]) -> str:
+def _path(match: re.Match[str]) -> str:
     """Keep the part of a path that belongs to a package, or else the name of a file; a folder may be somebody's."""
-    before, package, rest = found[0].partition("/site-packages/")
+    before, package, rest = match[0].partition("/site-packages/")
     name = before.rpartition("/")[2]
     return f"<path>{package}{rest}" if package else f"<path>/{name}" if NAMED_FILE.search(name) else "<path>"

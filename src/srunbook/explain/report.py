@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -60,27 +60,27 @@ def diagnose(logs: Iterable[Scanned], *, completed: bool = False) -> Diagnosis:
     """
     logs = list(logs)
     hosts = {rank: host for log in logs for rank, host in log.hosts.items()}
-    found = [finding for log in logs for finding in log.findings]
-    known = _without_explained([finding for finding in found if finding.slug])
+    findings = [finding for log in logs for finding in log.findings]
+    known = _without_explained([finding for finding in findings if finding.slug])
     failures = [finding for finding in known if _role(finding) != "warning"]
     warnings = [finding for finding in known if _role(finding) == "warning"]
-    unknown = [finding for finding in found if not finding.slug and not _belongs(finding, failures)]
+    unknown = [finding for finding in findings if not finding.slug and not _belongs(finding, failures)]
     loud = [] if completed else [finding for finding in unknown if finding.weight >= Trouble.HARD]
     if not failures and not loud and not completed:
         loud = [finding for finding in unknown if finding.weight is Trouble.ERROR] or _ended(logs)
     first = _first(loud, failures)
     followed = [finding for finding in _first_of_each(failures) if not first or finding.slug != first.slug]
     spoken = [finding for finding in unknown if finding.weight is not Trouble.ENDED]
-    own = [finding for finding in spoken if finding.weight >= Trouble.HARD or not _is_near(finding, failures)]
-    own.sort(key=lambda finding: (finding is not first, -finding.weight))
-    to_search = [] if first and first.slug else _first_of_each(own, "text")[:MOST_TO_SEARCH]
+    candidates = [finding for finding in spoken if finding.weight >= Trouble.HARD or not _is_near(finding, failures)]
+    candidates.sort(key=lambda finding: (finding is not first, -finding.weight))
+    to_search = [] if first and first.slug else _first_of_each(candidates, "text")[:MOST_TO_SEARCH]
     return Diagnosis(first, tuple(followed), tuple(_first_of_each(warnings)), tuple(to_search), hosts)
 
 
 def _ended(logs: Iterable[Scanned]) -> list[Finding]:
     """Return, of each log, the task that ended first, unless its step was ended as a whole before."""
     ended = ([finding for finding in log.findings if finding.weight is Trouble.ENDED] for log in logs)
-    return [found[0] for found in ended if found and not found[0].slug and ended_first(found[0].text)]
+    return [findings[0] for findings in ended if findings and not findings[0].slug and ended_first(findings[0].text)]
 
 
 def _role(finding: Finding) -> str:
@@ -100,8 +100,10 @@ def _belongs(finding: Finding, failures: Iterable[Finding]) -> bool:
 
     What a rank prints before a consequence may be the cause of it.
     """
-    own = [failure for failure in failures if failure.rank == finding.rank]
-    return _is_near(finding, [one for one in own if finding.number >= one.number or _role(one) == "cause"])
+    of_this_rank = [failure for failure in failures if failure.rank == finding.rank]
+    return _is_near(
+        finding, [other for other in of_this_rank if finding.number >= other.number or _role(other) == "cause"]
+    )
 
 
 def _is_near(finding: Finding, failures: Iterable[Finding]) -> bool:
@@ -128,14 +130,10 @@ def _first_of_each(findings: Iterable[Finding], name: str = "slug") -> list[Find
 class Status(IntEnum):
     """Exit statuses of `srunbook explain`."""
 
-    EXPLAINED = 0
-    """An entry explains the first failure, or dumps show where ranks wait."""
-    BAD_INPUT = 2
-    """A log, a dump or a job could not be read; what the others say is printed."""
-    UNKNOWN = 3
-    """Something failed that no entry knows, or a rank ended and no line says why."""
-    NOTHING_FAILED = 4
-    """No line speaks of a failure."""
+    EXPLAINED = 0  # an entry explains the first failure, or dumps show where ranks wait
+    BAD_INPUT = 2  # a log, a dump or a job could not be read; what the others say is printed
+    UNKNOWN = 3  # something failed that no entry knows, or a rank ended and no line says why
+    NOTHING_FAILED = 4  # no line speaks of a failure
 
 
 @dataclass(frozen=True)
@@ -170,23 +168,23 @@ class Report:
 
     def text(self) -> str:
         """Return the report for people."""
-        found = self.diagnosis
+        diagnosis = self.diagnosis
         lines = [f"Job {self.job}: {self.state}"] if self.job and self.state else []
         lines += self._of_dumps() if self.dumps else []
-        if found.cause:
-            lines += self._of_cause(found.cause)
+        if diagnosis.cause:
+            lines += self._of_cause(diagnosis.cause)
         elif not self.hangs:
             read = f"{len(self.logs)} log{'' if len(self.logs) == 1 else 's'}"
             lines.append(f"No line of {read} speaks of a failure." if self.logs else "No log was read.")
             lines.append(f"To check that the job did what it should: srunbook verify {self.job or 'JOBID'}")
-        others = [finding for finding in found.to_search if finding is not found.cause]
+        others = [finding for finding in diagnosis.to_search if finding is not diagnosis.cause]
         if others:
-            lines += ["", f"Worth searching for{' as well' if found.cause else ''}:", "", *map(self._quote, others)]
-        lines += ["", "What followed:"] if found.consequences else []
-        for finding in found.consequences[:MOST_SHOWN]:
+            lines += ["", f"Worth searching for{' as well' if diagnosis.cause else ''}:", "", *map(self._quote, others)]
+        lines += ["", "What followed:"] if diagnosis.consequences else []
+        for finding in diagnosis.consequences[:MOST_SHOWN]:
             lines += ["", f"  {self._place(finding)}", self._quote(finding), *self._advice(finding.slug)]
-        lines += ["", "No failure, but worth reading:"] if found.warnings else []
-        for finding in found.warnings:
+        lines += ["", "No failure, but worth reading:"] if diagnosis.warnings else []
+        for finding in diagnosis.warnings:
             lines += ["", self._quote(finding), *self._advice(finding.slug)]
         return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -199,11 +197,11 @@ class Report:
         return [f"No entry knows the first failure: {self._place(cause)}", "", self._quote(cause)]
 
     def _of_dumps(self) -> list[str]:
-        said = [self._shown(text) for hang in self.hangs for text in hang.sentences(self.diagnosis.hosts)]
-        if not said:
+        sentences = [self._shown(text) for hang in self.hangs for text in hang.sentences(self.diagnosis.hosts)]
+        if not sentences:
             count = f"{len(self.dumps)} dump{'' if len(self.dumps) == 1 else 's'}"
-            said = [f"In {count}, no rank waits in a collective. gloo does not record send and recv."]
-        return [*said, f"  Page: {PAGE_OF_HANGS}", ""]
+            sentences = [f"In {count}, no rank waits in a collective. gloo does not record send and recv."]
+        return [*sentences, f"  Page: {PAGE_OF_HANGS}", ""]
 
     def _shown(self, text: str) -> str:
         return printable(self.mask(text))
@@ -227,21 +225,21 @@ class Report:
 
     def json(self) -> str:
         """Return the report for programs."""
-        found = self.diagnosis
-        told = {
+        diagnosis = self.diagnosis
+        document = {
             "schema": SCHEMA,
             "status": self.status.name.lower(),
             "job": self.job,
             "state": self.state,
-            "cause": self._told(found.cause) if found.cause else None,
-            "consequences": [*map(self._told, found.consequences)],
-            "warnings": [*map(self._told, found.warnings)],
-            "to_search": [*map(self._told, found.to_search)],
-            "hangs": [{**hang.told(), "group": self.mask(hang.group)} for hang in self.hangs],
+            "cause": self._told(diagnosis.cause) if diagnosis.cause else None,
+            "consequences": [*map(self._told, diagnosis.consequences)],
+            "warnings": [*map(self._told, diagnosis.warnings)],
+            "to_search": [*map(self._told, diagnosis.to_search)],
+            "hangs": [{**asdict(hang), "group": self.mask(hang.group)} for hang in self.hangs],
             "dumps": [self.mask(name) for name in self.dumps],
             "logs": [{"name": self.mask(name), "bytes": size} for name, size in self.logs],
         }
-        return json.dumps(told, indent=2) + "\n"
+        return json.dumps(document, indent=2) + "\n"
 
     def _told(self, finding: Finding) -> dict[str, Any]:
         host = self._host(finding)

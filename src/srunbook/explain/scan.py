@@ -30,9 +30,6 @@ GZIP = b"\x1f\x8b"
 LONGEST_LINE = 2**16
 """Bytes of a line; a longer one is read as several."""
 
-PACKED_AT_ONCE = 2**12
-"""Bytes that are unpacked at once. They become 4 MB at most."""
-
 CONTROLS = bytes(code for code in range(1, 32) if code not in b"\a\b\t\n\v\f\r\x1b")
 MOST_CONTROLS = 1 / 30
 """Share of control characters in the first block of a log. Zeros do not count: a log that was cut begins with them."""
@@ -167,18 +164,18 @@ class Scanner:
             if not known and not any(word in line for word in words):
                 continue
             decoded = line.decode("utf-8", errors="replace")
-            own, rank = strip_labels(decoded)
-            if CHAINED.match(own):
-                yield place, Finding("", Trouble.NONE, own, name, number, rank)
+            message, rank = strip_labels(decoded)
+            if CHAINED.match(message):
+                yield place, Finding("", Trouble.NONE, message, name, number, rank)
                 continue
             slugs = dict.fromkeys(slug for slug, form in known if form.search(decoded))
-            weight = trouble(own)
+            weight = trouble(message)
             if weight is Trouble.ENDED:
-                rank = task_of(own)
-            elif not slugs and (weight is Trouble.NONE or shape(own) in self.ordinary):
+                rank = task_of(message)
+            elif not slugs and (weight is Trouble.NONE or shape(message) in self.ordinary):
                 continue
             for slug in slugs or [""]:
-                yield place, Finding(slug, weight, own[:LONGEST_QUOTE], name, number, rank)
+                yield place, Finding(slug, weight, message[:LONGEST_QUOTE], name, number, rank)
 
 
 def _without_chained(findings: Iterable[Finding]) -> list[Finding]:
@@ -270,18 +267,16 @@ def unpack(blocks: Iterable[bytes], problems: list[str]) -> Iterator[bytes]:
         yield from stream
         return
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    for block in chain([first], stream):
-        for start in range(0, len(block), PACKED_AT_ONCE):
-            left = block[start : start + PACKED_AT_ONCE]
-            while left:
-                if unpacker.eof:
-                    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                try:
-                    yield unpacker.decompress(left)
-                except zlib.error:
-                    problems.append("the gzip file is damaged: only what comes before the damage was read")
-                    return
-                left = unpacker.unused_data
+    for left in chain([first], stream):
+        while left:
+            if unpacker.eof:
+                unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                yield unpacker.decompress(left)
+            except zlib.error:
+                problems.append("the gzip file is damaged: only what comes before the damage was read")
+                return
+            left = unpacker.unused_data
     if not unpacker.eof:
         problems.append("the gzip file is cut off: only what it holds was read")
 
@@ -295,8 +290,8 @@ def strip_labels(line: str) -> tuple[str, int | None]:
     ('it fails', None)
     """
     rank, place = None, 0
-    while found := LABEL.match(line, place):
-        rank, place = int(found[found.lastindex]) if found.lastindex else rank, found.end()
+    while label := LABEL.match(line, place):
+        rank, place = int(label[label.lastindex]) if label.lastindex else rank, label.end()
     if time := TIMES[0].match(line, place):
         place = time.end()
     return line[place:].strip(), rank
@@ -308,13 +303,13 @@ def time_of(line: str) -> float | None:
     >>> time_of("[E1123 04:43:34.5 socket.cpp]") - time_of("2026-11-23T04:43:34")
     0.5
     """
-    for found in chain.from_iterable(pattern.finditer(line) for pattern in TIMES):
-        month, day, hour, minute, second = map(int, found.groups()[:5])
+    for match in chain.from_iterable(pattern.finditer(line) for pattern in TIMES):
+        month, day, hour, minute, second = map(int, match.groups()[:5])
         try:
             moment = datetime(2000, month, day, hour, minute, second)  # a leap year: it has every day
         except ValueError:
             continue
-        return (moment - datetime(2000, 1, 1)).total_seconds() + float(f"0.{found[6] or 0}")
+        return (moment - datetime(2000, 1, 1)).total_seconds() + float(f"0.{match[6] or 0}")
     return None
 
 
@@ -330,8 +325,8 @@ def trouble(text: str) -> Trouble:
 
 def task_of(text: str) -> int | None:
     """Return the rank of which srun says how it ended; None where it speaks of several, or of the step."""
-    found = TASK.match(text)
-    return int(found[2]) if found and found[2].isdecimal() else None
+    match = TASK.match(text)
+    return int(match[2]) if match and match[2].isdecimal() else None
 
 
 def ended_first(line: str) -> str:
@@ -344,10 +339,10 @@ def ended_first(line: str) -> str:
     >>> ended_first("srun: error: node3: task 0: Terminated")
     ''
     """
-    found = TASK.match(line)
-    if not found or found[4] == STOPPED:
+    match = TASK.match(line)
+    if not match or match[4] == STOPPED:
         return ""
-    host, ranks, code, signal = found.groups()
+    host, ranks, code, signal = match.groups()
     who, they = ("Rank", "it") if ranks.isdecimal() else ("Ranks", "they")
     how = f"with {code}" if code else f"by a signal ({signal})"
     return f"{who} {ranks} on {host} ended first, {how}; nothing that {they} printed says why."

@@ -19,38 +19,9 @@ from srunbook import sites
 from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.generate.specification import CONTROL, EXCLUSIVE, PROFILES, JobSpecification, choices, forms
 
-OTHER_WORDS = {
-    word: name
-    for name, words in {
-        "arguments": "args",
-        "conda_environment": "conda",
-        "container_image": "image",
-        "coordinator_port": "port",
-        "cpus_per_node": "cpus cpus_per_task",
-        "env_vars": "env environment",
-        "gpus_per_node": "gpus gres",
-        "memory_per_cpu": "mem_per_cpu",
-        "memory_per_node": "mem",
-        "modules_to_load": "modules",
-        "name": "job_name",
-        "network_interface": "interface",
-        "output": "error log",
-        "processes_per_node": "ntasks ntasks_per_node tasks_per_node",
-        "time_limit": "time",
-        "pixi_manifest": "pixi",
-        "virtual_environment": "venv uv",
-    }.items()
-    for word in words.split()
-}
-"""Words that Slurm or other tools use, and the field that is meant."""
-
 
 class JobError(ValueError):
-    """A job specification is wrong; each problem names the place, the value and what is allowed.
-
-    Args:
-        problems: One sentence or two for each.
-    """
+    """A job specification is wrong; each problem names the place, the value and what is allowed."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -59,12 +30,7 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class ResolvedJob:
-    """A specification, and where each of its values came from.
-
-    Args:
-        specification: The specification.
-        origins: Place of each value, by its path: `("nodes",)`, `("env_vars", "NAME")`.
-    """
+    """A specification, and the place of each of its values, by its path: `("nodes",)`, `("env_vars", "NAME")`."""
 
     specification: JobSpecification
     origins: Mapping[tuple[Any, ...], str]
@@ -122,12 +88,6 @@ def specify(*layers: Layer) -> ResolvedJob:
 
     The profile and the cluster that the layers name lie below all of them: the profile first, then the cluster.
 
-    Args:
-        layers: The values.
-
-    Returns:
-        The specification, with the origin of each value.
-
     Raises:
         JobError: A key is unknown, a value is not allowed or missing, or two contradict each other.
 
@@ -160,9 +120,8 @@ def known(key: Any) -> bool:
 
 def _unknown(key: Any, place: str) -> str:
     """Say that there is no such field, and which one may be meant."""
-    plain = str(key)[:80].lower().replace("-", "_").strip("_ ")
-    close = get_close_matches(plain, [*JobSpecification.model_fields, *OTHER_WORDS], n=1, cutoff=0.6)
-    meant = f"did you mean {OTHER_WORDS.get(close[0], close[0])}?" if close else ""
+    close = get_close_matches(str(key)[:80].lower().replace("-", "_"), JobSpecification.model_fields, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]}?" if close else ""
     keys = f"the keys are {', '.join(JobSpecification.model_fields)}"
     return f"{place}: unknown key {shown(key)}; put it under sbatch: if sbatch has such an option; {meant or keys}"
 
@@ -220,16 +179,10 @@ def example(key: str) -> str:
 
 
 def read_config(path: Path) -> Layer:
-    """Read a configuration file.
-
-    Args:
-        path: A file in YAML 1.2, in which `12:00:00` is a text.
-
-    Returns:
-        Its values, with the line of each key.
+    """Read a configuration file in YAML 1.2, in which `12:00:00` is a text.
 
     Raises:
-        JobError: The file cannot be read, is a pipe or a device, is larger than 1 MiB, or does not hold a mapping.
+        JobError: The file cannot be read, or does not hold a mapping.
     """
     try:
         return read_document(path)
@@ -243,9 +196,6 @@ def settings(options: Iterable[str]) -> list[Layer]:
     A field that takes a number or true and false gets one; a list is written with commas, or in brackets as in YAML;
     one environment variable is `env_vars.NAME=VALUE`, one option of sbatch `sbatch.NAME=VALUE`; an empty value takes
     back what a profile, a cluster or a file says.
-
-    Args:
-        options: What follows `--set`, each time it is given.
 
     Raises:
         JobError: One has no `=`, or names no field.

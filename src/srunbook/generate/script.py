@@ -14,21 +14,15 @@ from importlib.resources import files
 
 import jinja2
 
-from srunbook.generate.layers import JobError, ResolvedJob, dotted
-from srunbook.generate.specification import TEXT, TORCHRUN_SIGNALS, JobSpecification, advice, connections
+from srunbook.generate.layers import ResolvedJob, dotted
+from srunbook.generate.specification import TORCHRUN_SIGNALS, JobSpecification, advice, connections
 
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class ScriptLine:
-    """A line of a script, and what it is for.
-
-    Args:
-        text: The line.
-        reason: Why it is there.
-        origins: Where its values came from: pairs of a field and a place.
-    """
+    """A line of a script, why it is there, and where its values came from: pairs of a field and a place."""
 
     text: str
     reason: str
@@ -54,10 +48,6 @@ def template() -> jinja2.Template:
 
 def _rendered(job: JobSpecification, made_by: str | None) -> tuple[str, list[tuple[str, str, tuple[str | Path, ...]]]]:
     """Render the template; return the script, and each line that has a reason with it and with its fields."""
-    if made_by is not None and (re.search(r"[\ud800-\udfff]", made_by) or not re.fullmatch(TEXT, made_by)):
-        raise JobError(
-            [f"made by {made_by!r}: a comment has one line of UTF-8, and this has a control character or other bytes"]
-        )
     lines: list[tuple[str, str, tuple[str | Path, ...]]] = []
 
     def because(reason: str, *fields: str | Path, caller: Callable[[], str]) -> str:
@@ -69,18 +59,7 @@ def _rendered(job: JobSpecification, made_by: str | None) -> tuple[str, list[tup
 
 
 def render(job: JobSpecification, *, made_by: str | None = None) -> str:
-    """Render the text of a job script for sbatch.
-
-    Args:
-        job: The job.
-        made_by: The command that makes the script again, for a comment.
-
-    Returns:
-        The script, which ends with the end of a line.
-
-    Raises:
-        JobError: `made_by` has a control character.
-    """
+    """Render the text of a job script for sbatch; `made_by` is the command that makes it again, for a comment."""
     return _rendered(job, made_by)[0]
 
 

@@ -132,7 +132,8 @@ class JobSpecification(BaseModel):
         "gpu",
     )
     gpus_per_node: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=GPUS)] | None = _field(
-        "GPUs on each node: a number, with a type before it if your site wants one.", "a100:4"
+        "GPUs on each node: a number, with a type before it if your site wants one. A job of gloo asks for none.",
+        "a100:4",
     )
     gpu_option: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] | None = _field(
         "The option that asks for the GPUs: gpus-per-node, gres, gpus-per-task, or none if the partition "
@@ -358,14 +359,9 @@ FILES = 1024
 
 
 def connections(job: JobSpecification, devices_per_process: int | None = None) -> int:
-    """Count the TCP connections of each process of JAX on CPUs: each is an open file.
+    """Count the TCP connections of each process of JAX on CPUs, about: each is an open file.
 
-    Args:
-        job: The job.
-        devices_per_process: Count as if each process had this many devices.
-
-    Returns:
-        About how many; 0 for a single process, and for frameworks and platforms whose devices do not connect this way.
+    There are none for a single process, and for frameworks and platforms whose devices do not connect this way.
     """
     processes = job.nodes * job.processes
     if job.framework != "jax" or job.gpus:

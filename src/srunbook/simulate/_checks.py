@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import secrets
 import shutil
 import socket
@@ -14,27 +13,19 @@ from pathlib import Path
 from srunbook.slurm import SlurmParseError, expand_tasks
 
 MOST = 64
-"""Most tasks, and most GPUs of a node: the simulation is for a handful of processes on one machine."""
+"""Most tasks: the simulation is for a handful of processes on one machine."""
 
 
 class SimulationError(ValueError):
     """The simulation cannot be started as asked; nothing was run and nothing written."""
 
 
-def in_range(name: str, value: float | None, *, least: float, most: float | None = None, example: str) -> None:
-    """Reject a number below `least` or above `most`, and NaN; None passes."""
-    if value is not None and not (least <= value < float("inf") and (most is None or value <= most)):
-        allowed = f"{least:g} or more" if most is None else f"{least:g} to {most:g}"
-        raise SimulationError(f"{name} is {value}; it is {allowed}, as in {example}")
-
-
 def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[int, ...], bool]:
     """Return the number of tasks on each node, and whether one plain number was given."""
-    in_range("the number of nodes", nodes, least=1, most=MOST, example="--nodes 2")
     text = str(ntasks_per_node)
-    uniform = re.fullmatch(r"-?[0-9]{1,9}", text) is not None
+    uniform = text.isdecimal()
     try:
-        counts = [int(text)] * (nodes or 1) if uniform else expand_tasks(text)
+        counts = [int(text)] * (1 if nodes is None else nodes) if uniform else expand_tasks(text)
     except SlurmParseError as error:
         raise SimulationError(f"tasks per node: {error}; a plain number does too, as in 2") from None
     if nodes is not None and len(counts) != nodes:
@@ -42,8 +33,8 @@ def task_layout(nodes: int | None, ntasks_per_node: int | str) -> tuple[tuple[in
             f"the layout {text!r} has {len(counts)} nodes, but {nodes} were asked for; "
             "they agree, as in --nodes 3 --ntasks-per-node '4(x2),3'"
         )
-    if min(counts) < 1:
-        raise SimulationError(f"tasks per node are {text}; each node has 1 or more, as in --ntasks-per-node 2")
+    if min(counts, default=0) < 1:
+        raise SimulationError(f"{len(counts)} nodes of {text} tasks: each number is 1 or more, as in --nodes 2")
     if sum(counts) > MOST:
         raise SimulationError(
             f"{sum(counts)} tasks were asked for; the simulation runs {MOST} at most, for it is one machine"
@@ -58,9 +49,6 @@ def prepare_directory(directory: Path) -> None:
         for log in directory.glob("rank-*.log"):
             if log.stem.removeprefix("rank-").isdigit():
                 log.unlink()
-        probe = directory / ".srunbook-probe"
-        probe.touch()
-        probe.unlink()
     except OSError as error:
         raise SimulationError(
             f"cannot write logs into {str(directory)!r}: {error.strerror}; give a directory that can be made or "
@@ -69,26 +57,17 @@ def prepare_directory(directory: Path) -> None:
 
 
 def executable(argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> str:
-    """Find the program of a command: its absolute path, or the path as given where it contains a slash."""
+    """Return the absolute path of the program of a command."""
     if not argv:
         raise SimulationError("no command was given; it follows two dashes, as in: -- python train.py")
-    name = argv[0]
-    if not name:
+    name = str(directory / argv[0]) if "/" in argv[0] else argv[0]
+    path = shutil.which(name, path=environ.get("PATH"))
+    if not path:
         raise SimulationError(
-            "the command is an empty text; is a variable unset? A program comes first, as in: -- python train.py"
+            f"cannot execute {argv[0]!r}: it is no executable file, and in no folder of PATH. Is its environment "
+            f"active? A Python program runs with: python {argv[0]}"
         )
-    if "/" in name:
-        path = directory / name
-        if not path.exists():
-            raise SimulationError(f"command not found: {name!r} does not exist (seen from {str(directory)!r})")
-        if path.is_dir() or not shutil.which(path):
-            raise SimulationError(f"cannot execute {name!r}: it is no executable file; try: python {name}")
-        return str(path)
-    found = shutil.which(name, path=environ.get("PATH"))
-    if not found:
-        hint = f"; try: ./{name} or python {name}" if (directory / name).exists() else "; is its environment active?"
-        raise SimulationError(f"command not found: {name!r} is in no folder of PATH{hint}")
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def _can_bind(address: str, port: int = 0) -> bool:
@@ -102,12 +81,9 @@ def _can_bind(address: str, port: int = 0) -> bool:
 
 
 def node_addresses(count: int) -> tuple[tuple[str, ...], list[str]]:
-    """Find an address of this machine for each node.
+    """Find an address of this machine for each node, and return the notices to print about them, too.
 
     Linux has all of 127.0.0.0/8; macOS has only 127.0.0.1 until others are added by hand, and all nodes share it.
-
-    Returns:
-        The addresses, and the notices to print about them.
     """
     addresses = tuple(f"127.0.0.{number}" for number in range(1, count + 1))
     if not _can_bind(addresses[0]):
@@ -164,22 +140,16 @@ def host_name_problem() -> str | None:
     else:
         if any(":" in address or _can_bind(address) for address in addresses):
             return None
-        found = ", ".join(sorted(addresses))
-        problem = f"resolves to {found}, which is none of its addresses, so collectives will hang"
+        resolved = ", ".join(sorted(addresses))
+        problem = f"resolves to {resolved}, which is none of its addresses, so collectives will hang"
     return f"the name of this machine, {name!r}, {problem}; add this line to /etc/hosts: 127.0.0.1 {name}"
 
 
 def spare_from_proxy(environ: dict[str, str], nodes: Sequence[str]) -> str | None:
     """Keep a proxy out of the traffic between the nodes: JAX's start hangs when lower-case http_proxy is set.
 
-    The proxy itself stays, since programs may need it for downloads; the nodes are added to no_proxy.
-
-    Args:
-        environ: The environment of the tasks; `no_proxy` is changed in it.
-        nodes: Names of the nodes.
-
-    Returns:
-        The notice to print about it, or None where no proxy is set.
+    The proxy itself stays, since programs may need it for downloads; the nodes are added to no_proxy in `environ`.
+    Returns the notice to print about it, or None where no proxy is set.
     """
     proxies = [name for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy") if environ.get(name)]
     if not proxies:

@@ -23,29 +23,17 @@ TIME_LIMIT = 3600
 
 @dataclass(frozen=True)
 class Job:
-    """A simulated job: what was asked for, and where it runs.
-
-    Args:
-        job_id: The job's id.
-        nodes: Name of each node: an address of this machine.
-        tasks_per_node: Number of tasks on each node.
-        cpus_per_task: CPUs of each task, or None where no number was asked for.
-        gpus_per_node: GPUs of each node.
-        uniform: Whether one plain number of tasks per node was asked for.
-        generation: The generation of Slurm to imitate.
-        directory: Where the job was submitted.
-        start_time: When it started, in seconds since 1970.
-    """
+    """A simulated job: what was asked for, and where it runs."""
 
     job_id: int
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # names: addresses of this machine
     tasks_per_node: tuple[int, ...]
-    cpus_per_task: int | None
+    cpus_per_task: int | None  # None where no number was asked for
     gpus_per_node: int
-    uniform: bool
-    generation: str
-    directory: Path
-    start_time: int = field(default_factory=lambda: int(time.time()))
+    uniform: bool  # one plain number of tasks per node was asked for
+    generation: str  # of Slurm, to imitate
+    directory: Path  # where it was submitted
+    start_time: int = field(default_factory=lambda: int(time.time()))  # seconds since 1970
 
     @property
     def world_size(self) -> int:
@@ -82,14 +70,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a job.
-
-    Args:
-        job: The job.
-        rank: Its number in the job's step, from 0.
-        local_rank: Its number on its node, from 0.
-        node_id: The number of its node, from 0.
-    """
+    """One task of a job; numbers count from 0."""
 
     job: Job
     rank: int
@@ -110,15 +91,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Variable:
-    """One row of the table.
+    """One row of the table, for the generations of Slurm that set it."""
 
-    Args:
-        value: Its value for a task; None where it is not set.
-        since: First generation that sets it.
-        until: Last generation that sets it.
-    """
-
-    value: Callable[[Task], object]
+    value: Callable[[Task], object]  # gives None where it is not set
     since: str = GENERATIONS[0]
     until: str = GENERATIONS[-1]
 

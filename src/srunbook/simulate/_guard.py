@@ -62,11 +62,11 @@ def kill_descendants() -> bool:
     killed = False
     with killing:
         stopped: set[psutil.Process] = set()
-        while found := set(psutil.Process().children(recursive=True)) - stopped:
-            for process in found:
+        while children := set(psutil.Process().children(recursive=True)) - stopped:
+            for process in children:
                 with contextlib.suppress(psutil.Error):
                     process.suspend()
-            stopped |= found
+            stopped |= children
         for process in stopped:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import re
 import selectors
 import signal
 import socket
@@ -15,58 +14,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_guard.py"))]
 CHUNK = 65536
 
-LONGEST_LINE = 65536
-"""Characters of a line at most; a longer one comes in pieces, so that it takes no memory for all of them."""
-
-PIECE = re.compile(rf"[^\n]{{1,{LONGEST_LINE}}}\n?|\n")
-
-
-class Lines:
-    r"""Cut a stream of bytes into lines of text, and long lines into pieces. The last piece of a line ends with \n.
-
-    >>> lines = Lines()
-    >>> lines.feed(b"one\ntw"), lines.feed(b"o\n"), lines.feed(b"\xc3\xa4"), lines.feed(b"")
-    (['one\n'], ['two\n'], [], ['ä\n'])
-    """
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
-
-    def feed(self, data: bytes) -> list[str]:
-        """Take bytes, and return the pieces that they complete; no bytes mean that the stream has ended."""
-        text = self._rest + self._decoder.decode(data, final=not data)
-        if text and not data:
-            text += "\n"
-        pieces = PIECE.findall(text)
-        self._rest = pieces.pop() if pieces and not pieces[-1].endswith("\n") else ""
-        return pieces
-
 
 class Collector:
-    """Keep, echo and write to a file what one task prints.
-
-    Args:
-        rank: The task's rank.
-        label: Whether echoed lines begin with the rank.
-        echo: Whether lines are written to this process's streams as they come, each piece of a long one as a line.
-        keep: How many lines are kept, where each piece of a long one counts, or None for all.
-        log: File for the bytes as they come, or None.
-    """
+    """Keep the last lines that one task prints (None keeps all), echo them, and write their bytes to a file."""
 
     def __init__(self, rank: int, *, label: bool, echo: bool, keep: int | None, log: IO[bytes] | None) -> None:
+        self.lines: deque[tuple[str, str]] = deque(maxlen=keep)
+        """The lines that are kept, each with the name of its stream."""
         self._prefix = f"[{rank}] " if label else ""
         self._echo = echo
-        self._streams = {"stdout": Lines(), "stderr": Lines()}
-        self._pieces: deque[tuple[str, str]] = deque(maxlen=keep)
         self._log = log
+        self._decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in ("stdout", "stderr")}
+        self._rests = {"stdout": "", "stderr": ""}
 
     def take(self, stream: str, data: bytes) -> None:
         """Take bytes from the stream `stdout` or `stderr` of the task; no bytes mean that the stream has ended.
@@ -76,27 +41,19 @@ class Collector:
         """
         if self._log:
             self._log.write(data)
-        pieces = self._streams[stream].feed(data)
-        self._pieces += [(stream, piece) for piece in pieces]
-        if self._echo and pieces:
-            write(getattr(sys, stream), [self._prefix + piece.removesuffix("\n") for piece in pieces])
+        *lines, rest = (self._rests[stream] + self._decoders[stream].decode(data, final=not data)).split("\n")
+        if rest and not data:
+            lines.append(rest)
+            rest = ""
+        self._rests[stream] = rest
+        self.lines += [(stream, line) for line in lines]
+        if self._echo and lines:
+            write(getattr(sys, stream), [self._prefix + line for line in lines])
 
     def finish(self) -> None:
         """End both streams, for a last line without its newline."""
-        for stream in self._streams:
+        for stream in self._rests:
             self.take(stream, b"")
-
-    @property
-    def lines(self) -> tuple[tuple[str, str], ...]:
-        """The lines that are kept, each with the name of its stream."""
-        lines: list[tuple[str, str]] = []
-        begun: dict[str, list[str]] = {"stdout": [], "stderr": []}
-        for stream, piece in self._pieces:
-            begun[stream].append(piece.removesuffix("\n"))
-            if piece.endswith("\n"):
-                lines.append((stream, "".join(begun[stream])))
-                begun[stream].clear()
-        return tuple(lines)
 
 
 def write(target: IO[str] | None, lines: Iterable[str]) -> None:
@@ -111,21 +68,13 @@ def write(target: IO[str] | None, lines: Iterable[str]) -> None:
     target.flush()
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How one task ended.
-
-    Args:
-        rank: The task's rank.
-        status: As wait() returns it.
-        killed: Whether the simulation killed it.
-        seconds: How long after the start of the simulation, in seconds.
-    """
+class Ending(NamedTuple):
+    """How one task ended."""
 
     rank: int
-    status: int
-    killed: bool
-    seconds: float
+    status: int  # as wait() returns it
+    killed: bool  # by the simulation
+    seconds: float  # since the start of the simulation
 
 
 def run_tasks(
@@ -138,14 +87,8 @@ def run_tasks(
 ) -> tuple[list[Ending], bool]:
     """Run all tasks until the last one has ended or been killed.
 
-    The standard input of each guard is a socket. Closing our end stops the task, and so does our own death.
-
-    Args:
-        command: The path of the program, then its arguments, the first of which is its name.
-        environs: The environment of each task.
-        collectors: The collector of each task's output.
-        timeout: Seconds after which all tasks are killed, or None.
-        kill_on_bad_exit: Whether all tasks are killed when one fails.
+    The standard input of each guard is a socket. Closing our end stops the task, and so does our own death. `command`
+    has the path of the program, its name, and its arguments.
 
     Returns:
         How the tasks ended, in that order, and whether time was up.

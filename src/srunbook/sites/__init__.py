@@ -43,14 +43,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def read(name: str) -> MappingProxyType[str, Any]:
-    """Read the fields of a job that a site sets.
-
-    Args:
-        name: One of `names()`.
-
-    Returns:
-        Values by field; none for a site without peculiarities. Their units are those of the fields of
-        `srunbook.generate.JobSpecification`.
+    """Read the fields of a job that a site sets, as `srunbook.generate.JobSpecification` has them.
 
     Raises:
         ValueError: There is no such site; the message names all.
@@ -63,14 +56,9 @@ def read(name: str) -> MappingProxyType[str, Any]:
 
 
 def cluster(name: str, *, most: int = MOST) -> dict[str, Any]:
-    """Read the configuration of a test cluster that is like a site.
+    """Read the configuration of a test cluster that is like a site, as `srunbook cluster up --config` takes it.
 
-    Args:
-        name: One of `names()`.
-        most: Nodes of each group, at most; a site has more than one machine can stand in for.
-
-    Returns:
-        Keys and values as a file for `srunbook cluster up --config` has them.
+    Each group has at most `most` nodes; a site has more than one machine can stand in for.
 
     Raises:
         ValueError: There is no such site, or its file describes no cluster; the message names those that do.

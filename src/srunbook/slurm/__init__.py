@@ -29,7 +29,7 @@ from srunbook.slurm.hostlist import (
     expand_tasks,
     parse_gpus,
 )
-from srunbook.slurm.outputs import OutputFiles, ask_outputs, ask_step_outputs, expand_pattern
+from srunbook.slurm.outputs import OutputFiles, ask_outputs, expand_pattern
 from srunbook.slurm.step import NotInStepError, StepEnvironment
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "StepEnvironment",
     "ask_accounting",
     "ask_outputs",
-    "ask_step_outputs",
     "compress_hostlist",
     "compress_tasks",
     "expand_hostlist",

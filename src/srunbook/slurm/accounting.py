@@ -45,10 +45,7 @@ class SacctRow:
             still wait; of a component of a heterogeneous job with its offset, `56+1`.
         step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
         state: State in one word, such as COMPLETED or CANCELLED.
-        exit_code: Exit status.
         signal: Signal that ended it, or 0.
-        nodes: Number of nodes, or None where the row does not say.
-        tasks: Number of tasks, or None where the row does not say.
         elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
         node_list: Host list of its nodes; empty where there are none yet.
         raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.
@@ -170,26 +167,20 @@ def parse_sacct(text: str, delimiter: str = "|") -> list[SacctRow]:
         The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
 
     Raises:
-        SlurmParseError: The header lacks a column, or a row has another form.
+        SlurmParseError: A row has another form.
 
     >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
     >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
     [('17', 'CANCELLED', 0, None), ('17.0', 'FAILED', 3, 2)]
     """
-    header = text.partition("\n")[0]
-    missing = [name for name in ("JobID", "State", "ExitCode") if name not in header.split(delimiter)]
-    if missing and header:
-        raise SlurmParseError("header of sacct", header, f"no column {missing[0]}", "|".join(SACCT_FIELDS))
     return [_row(columns) for columns in parse_sacct_columns(text, delimiter)]
 
 
 def _row(row: dict[str, str]) -> SacctRow:
     identity = ROW_ID.fullmatch(row["JobID"])
     code = re.fullmatch("([0-9]+):([0-9]+)", row["ExitCode"] or "0:0")  # steps of a dead node have none
-    if not identity:
-        raise _refusal("|".join(row.values()), f"{row['JobID']!r} is no job id")
-    if not code:
-        raise _refusal("|".join(row.values()), f"{row['ExitCode']!r} is no exit code")
+    if not (identity and code):
+        raise _refusal("|".join(row.values()), f"{row['JobID']!r} is no job id, or {row['ExitCode']!r} no exit code")
     node_list = row.get("NodeList", "")
     return SacctRow(
         job_id=identity[1],
@@ -216,13 +207,11 @@ class Accounting:
 
     Args:
         rows: Rows of the job and its steps, of all its attempts, elements and components.
-        source: Who said so: `sacct`, or the name of a file.
         problem: Why nobody could be asked, or cannot be understood; empty where somebody was.
         queued: State in squeue of a job that accounting does not know yet; empty for others.
     """
 
     rows: tuple[SacctRow, ...] = ()
-    source: str = "sacct"
     problem: str = ""
     queued: str = ""
 
@@ -235,20 +224,18 @@ class Accounting:
     @cached_property
     def parts(self) -> dict[str, Accounting]:
         """Return what it says of the job, or of each element of an array or component of a heterogeneous job."""
-        return {part: self._only({part}) for part in dict.fromkeys(row.job_id for row in self.rows)}
-
-    def _only(self, parts: set[str]) -> Accounting:
-        return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
+        numbers = dict.fromkeys(row.job_id for row in self.rows)
+        return {part: replace(self, rows=tuple(row for row in self.rows if row.job_id == part)) for part in numbers}
 
     @property
     def attempts(self) -> list[list[SacctRow]]:
         """Return the rows of each attempt, the last one last. A job that was requeued has several."""
-        found: list[list[SacctRow]] = []
+        attempts: list[list[SacctRow]] = []
         for row in self.rows:
-            if not row.step or not found:
-                found.append([])
-            found[-1].append(row)
-        return found
+            if not row.step or not attempts:
+                attempts.append([])
+            attempts[-1].append(row)
+        return attempts
 
     @cached_property
     def last(self) -> list[SacctRow]:
@@ -260,19 +247,11 @@ class Accounting:
         """Return whether the last attempt and all its steps have ended."""
         return bool(self.rows) and all(row.ended for row in self.last)
 
-    def chosen(self, job: str) -> list[str]:
-        """Name the parts that a number means: one of them, all of a job, or the one that Slurm gave that number."""
-        if job in self.parts:
-            return [job]
-        all_parts = [part for part in self.parts if leading_number(part) == job]
-        return all_parts or [part for part, one in self.parts.items() if one.rows[0].raw_id == job]
-
     def of(self, job: str) -> Accounting:
-        """Return what it says about one job. Components of one job stay together: a step may use several."""
-        chosen = {*self.chosen(job)}
-        leaders = {leading_number(part) for part in chosen if "+" in part}
-        chosen |= {part for part in self.parts if "+" in part and leading_number(part) in leaders}
-        return self if chosen >= self.parts.keys() else self._only(chosen)
+        """Return what it says about one job, one of its parts, or the part that Slurm gave this number."""
+        parts = [part for part in self.parts if job in (part, leading_number(part))]
+        parts = parts or [part for part, accounting in self.parts.items() if accounting.rows[0].raw_id == job]
+        return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
 
 
 def run_here(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -312,17 +291,13 @@ def ask_accounting(job: str, run: Run = run_here, *, more: Sequence[str] = (), p
     deadline = time.monotonic() + patience
     whole = leading_number(job) if "+" in job else job
     while True:
-        found = _ask_once(whole, run, more)
-        leader = next((leading_number(row.job_id) for row in found.rows if "+" in row.job_id), whole)
-        if leader != whole:  # the number that Slurm gave one of the components
-            whole = leader
-            continue
-        if found.problem or (found.final and all(row.settled for row in found.last)):
-            return found
+        accounting = _ask_once(whole, run, more)
+        if accounting.problem or (accounting.final and all(row.settled for row in accounting.last)):
+            return accounting
         states = queue_states(whole, run) or {}
         queued = next((state for state in states.values() if not is_over(state) and state != "COMPLETING"), "")
-        if (queued and not found.final) or not (found.rows or states) or time.monotonic() > deadline:
-            return found if found.rows else Accounting(queued=queued)
+        if (queued and not accounting.final) or not (accounting.rows or states) or time.monotonic() > deadline:
+            return accounting if accounting.rows else Accounting(queued=queued)
         time.sleep(PAUSE)
 
 

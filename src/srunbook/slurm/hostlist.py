@@ -18,14 +18,7 @@ GPUS = re.compile(r"(?:[\w.+-]+:){0,2}([0-9]{1,9})", re.ASCII)
 
 
 class SlurmParseError(ValueError):
-    """A text does not have the form that Slurm gives it.
-
-    Args:
-        what: What the text should have been, as in `host list`.
-        text: The text.
-        problem: What is wrong with it.
-        example: A text of the right form.
-    """
+    """A text does not have the form that Slurm gives it; the message says what it should have been."""
 
     def __init__(self, what: str, text: str, problem: str, example: str) -> None:
         shown = text if len(text) <= 110 else f"{text[:77]}...{text[-30:]}"

@@ -1,4 +1,4 @@
-"""The files that a job and its steps write their output to: they may have any name, in any folder."""
+"""The files that a job writes its output to: they may have any name, in any folder."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from srunbook._files import read_blocks
 from srunbook.slurm.accounting import DELIMITER, Run, leading_number, parse_sacct_columns, run_here
 from srunbook.slurm.hostlist import SlurmParseError, expand_hostlist
 
-COLUMNS = ("JobID", "JobIDRaw", "JobName", "User", "NodeList", "NTasks", "SubmitLine", "WorkDir")
+COLUMNS = ("JobID", "JobIDRaw", "JobName", "User", "NodeList", "SubmitLine", "WorkDir")
 RECORD = re.compile(
     r"JobId=([0-9]+)(?: ArrayJobId=([0-9]+) ArrayTaskId=([0-9]+)(?= )| HetJobId=([0-9]+) HetJobOffset=([0-9]+))?"
 )
@@ -26,12 +26,7 @@ Head = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """Absolute paths of the files that a job writes to.
-
-    Args:
-        output: That of its standard output.
-        errors: That of its standard error; the same one where the script asks for no other.
-    """
+    """Absolute paths of the files that a job writes to; they are the same where the script asks for no other."""
 
     output: str
     errors: str
@@ -53,8 +48,8 @@ def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[s
 
     Args:
         job: Number of the job, or of an element or component. Of the latter, this finds those of all components.
-        run: Runs a command of Slurm; on this machine by default.
-        head: Reads the beginning of a script; on this machine by default.
+        run: Runs a command of Slurm.
+        head: Reads the beginning of a script.
 
     Returns:
         The files of each part by its number, such as `56_3` and `56+1`, and by the one that Slurm gave it. Nothing
@@ -65,7 +60,11 @@ def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[s
         shown = run(["scontrol", "show", "job", job]).stdout
     except OSError:
         shown = ""
-    return dict(_of_scontrol(shown)) or _of_sacct(job, run, head)
+    if files := dict(_of_scontrol(shown)):
+        return files
+    rows = _ask_rows(job, run, "StdOut", "StdErr") or _ask_rows(job, run)
+    jobs = [row for row in rows if "." not in row["JobID"] and row["WorkDir"]]
+    return {number: _files(row, head) for row in jobs for number in (row["JobID"], row["JobIDRaw"])}
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
@@ -87,27 +86,6 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
                 yield f"{number[4]}+{number[5]}", files
 
 
-def _of_sacct(job: str, run: Run, head: Head) -> dict[str, OutputFiles]:
-    """Do what `ask_outputs` does once scontrol has forgotten the job."""
-    rows = _ask_rows(job, run, "StdOut", "StdErr") or _ask_rows(job, run)
-    jobs = [row for row in rows if "." not in row["JobID"] and row["WorkDir"]]
-    return {number: _files(row, head) for row in jobs for number in (row["JobID"], row["JobIDRaw"])}
-
-
-def ask_step_outputs(job: str, run: Run = run_here) -> list[str]:
-    """Ask accounting for the files that `srun --output=%j_%t.out` writes: one for each task or node of a step.
-
-    Only names with a field such as `%j` or `%t` are found: another `-o` in the line may be that of the program.
-
-    Returns:
-        Absolute paths, each once; nothing where nobody answers. Not all need to exist.
-    """
-    rows = _ask_rows(leading_number(job) if "+" in job else job, run)
-    jobs = {row["JobID"]: row for row in rows if "." not in row["JobID"]}
-    steps = [(jobs.get(row["JobID"].partition(".")[0]), row) for row in rows if "." in row["JobID"]]
-    return list(dict.fromkeys(path for leader, row in steps if leader for path in _step_files(leader, row)))
-
-
 def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:
     """Return the rows of a job and its steps, or none where sacct does not answer or lacks a column."""
     columns = ",".join([*more, *COLUMNS])
@@ -118,42 +96,19 @@ def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:
         return []
 
 
-def _values(row: Mapping[str, str]) -> dict[str, str]:
-    """Return what the row of a job says of the letters in its patterns."""
-    leader, _, index = row["JobID"].partition("_")
-    values = {"j": row["JobIDRaw"], "A": leader if index else row["JobIDRaw"], "x": row["JobName"], "u": row["User"]}
-    return values | ({"a": index} if index else {})
-
-
 def _files(row: Mapping[str, str], head: Head) -> OutputFiles:
     """Return the files of a job, from its row of sacct."""
-    values = _values(row)
-    if hosts := _hosts(row):
+    leader, _, index = row["JobID"].partition("_")
+    values = {"j": row["JobIDRaw"], "A": leader if index else row["JobIDRaw"], "x": row["JobName"], "u": row["User"]}
+    if index:
+        values["a"] = index
+    if " " not in row["NodeList"] and (hosts := expand_hostlist(row["NodeList"])):  # and not `None assigned`
         values["N"] = hosts[0]
     options = [] if row.get("StdOut") else _options(row, head)
-    default = "slurm-%A_%a.out" if "a" in values else "slurm-%j.out"
+    default = "slurm-%A_%a.out" if index else "slurm-%j.out"
     output = row.get("StdOut") or _pattern(options, "output") or default
     errors = row.get("StdErr") or _pattern(options, "error") or output
     return OutputFiles(*(str(PurePosixPath(row["WorkDir"], expand_pattern(name, values))) for name in (output, errors)))
-
-
-def _hosts(row: Mapping[str, str]) -> list[str]:
-    return [] if " " in row["NodeList"] else expand_hostlist(row["NodeList"])
-
-
-def _step_files(leader: Mapping[str, str], row: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files of a step, whose job's row tells the names that both share."""
-    step, hosts, words = row["JobID"].partition(".")[2], _hosts(row), _words(row["SubmitLine"])
-    values = _values(leader) | {"s": step, "J": f"{leader['JobIDRaw']}.{step}"}
-    tasks = range(int(row["NTasks"]) if row["NTasks"].isdecimal() else 1)
-    for option in ("output", "error"):
-        found = (_pattern(pair, option) for pair in pairwise([*words, ""]))
-        pattern = next((name for name in found if "%" in name), "")
-        ranges: dict[str, Iterable[object]] = {"t": tasks, "n": range(len(hosts)), "N": hosts}
-        varied = {letter: [*map(str, places)] for letter, places in ranges.items() if letter in pattern}
-        for chosen in product(*varied.values()) if pattern else ():
-            name = expand_pattern(pattern, values | dict(zip(varied, chosen, strict=True)))
-            yield str(PurePosixPath(leader["WorkDir"], name))
 
 
 def _words(line: str, *, comments: bool = False) -> list[str]:
@@ -192,13 +147,13 @@ def _pattern(words: Iterable[str], option: str) -> str:
     >>> _pattern(["--parsable", "-o", "a.out", "--output=%j.out"], "output"), _pattern(["-e%j.err"], "error")
     ('%j.out', '%j.err')
     """
-    found = ""
+    pattern = ""
     for word, following in pairwise([*words, ""]):
         if word in (f"-{option[0]}", f"--{option}"):
-            found = following
+            pattern = following
         elif word.startswith((f"--{option}=", f"-{option[0]}")):
-            found = word.removeprefix(f"--{option}=") if word.startswith("--") else word[2:]
-    return found
+            pattern = word.removeprefix(f"--{option}=") if word.startswith("--") else word[2:]
+    return pattern
 
 
 def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:

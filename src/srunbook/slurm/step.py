@@ -18,17 +18,11 @@ class NotInStepError(RuntimeError):
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """A task's place in its step.
+    """A task's place in its step; ranks and nodes count from 0.
 
     Args:
-        rank: Number of the task in the step, from 0.
-        world_size: Number of tasks in the step.
-        local_rank: Number of the task on its node, from 0.
-        node_id: Number of the node in the step, from 0.
         nodes: Names of the nodes of the step.
         tasks_per_node: Number of tasks on each of these nodes.
-        job_id: The job's id.
-        step_id: The step's id within the job.
         cpus_per_task: CPUs of each task, or None where srun was not told a number.
         gpus_on_node: GPUs that the step has on this node.
     """
@@ -127,15 +121,8 @@ def _number(environ: Mapping[str, str], *names: str) -> int:
 
 def _check_consistent(step: StepEnvironment) -> None:
     """Refuse what cannot be one step, such as an allocation's task count with one process."""
-    if len(step.tasks_per_node) != len(step.nodes):
-        problem = f"{len(step.tasks_per_node)} nodes have tasks, but {len(step.nodes)} nodes are named"
-    elif sum(step.tasks_per_node) != step.world_size:
-        problem = f"the nodes have {sum(step.tasks_per_node)} tasks together, not {step.world_size}"
-    elif not (step.rank < step.world_size and step.node_id < len(step.nodes)):
-        problem = f"there is no such rank, or no node {step.node_id}"
-    elif step.local_rank >= step.local_world_size:
-        problem = f"local rank {step.local_rank} on a node of {step.local_world_size} tasks"
-    else:
-        return
-    found = f"rank {step.rank} of {step.world_size}"
-    raise SlurmParseError("step environment", found, problem, "rank 0 of 4 on 2 nodes")
+    nodes_fit = step.node_id < len(step.nodes) == len(step.tasks_per_node)
+    if not (nodes_fit and step.rank < step.world_size == sum(step.tasks_per_node)):
+        text = f"rank {step.rank} of {step.world_size} on node {step.node_id} of {len(step.nodes)}"
+        problem = f"the nodes have {sum(step.tasks_per_node)} tasks: {step.tasks_per_node}"
+        raise SlurmParseError("step environment", text, problem, "rank 0 of 4 on node 0 of 2")

@@ -74,7 +74,7 @@ def _by_row(optimizer: optax.GradientTransformation, particles: Array) -> list[b
         like = jax.ShapeDtypeStruct((rows, *particles.shape[1:]), particles.dtype)
         return [leaf.shape for leaf in jax.tree.leaves(jax.eval_shape(optimizer.init, like))]
 
-    return [one != other for one, other in zip(shapes(3), shapes(5), strict=True)]
+    return [few != more for few, more in zip(shapes(3), shapes(5), strict=True)]
 
 
 def saved_steps(directory: str | os.PathLike[str]) -> list[int]:
@@ -145,8 +145,8 @@ def _reason(error: Exception) -> str:
 
 def _checksum(arrays: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return the SHA-256 of arrays and their names."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(arrays):
-        found.update(name.encode())
-        found.update(np.asarray(arrays[name]).tobytes())
-    return np.frombuffer(found.digest(), np.uint8)
+        digest.update(name.encode())
+        digest.update(np.asarray(arrays[name]).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)

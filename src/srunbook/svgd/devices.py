@@ -24,15 +24,10 @@ AXIS = "particles"
 
 @dataclass(frozen=True)
 class Layout:
-    """How particles lie on devices, in equal parts.
+    """How particles lie on devices, in equal parts; rows that are no particles fill up the last devices."""
 
-    Args:
-        n: Number of particles, without the rows that only fill up the last devices.
-        mesh: The devices, along one axis.
-    """
-
-    n: int
-    mesh: Mesh
+    n: int  # particles
+    mesh: Mesh  # the devices, along one axis
 
     @property
     def on_cpu(self) -> bool:
@@ -83,34 +78,28 @@ def to_host(array: Array) -> np.ndarray[Any, Any]:
     return whole
 
 
-def compare_processes(given: dict[str, Any], *, progress: bool) -> bool:
+def compare_processes(arguments: dict[str, Any]) -> None:
     """Check that all processes were given the same; otherwise a run would hang or end in nonsense.
 
     One collective call gathers hashes of the arguments, so every process raises the same error.
 
     Args:
-        given: Arguments by name: trees of arrays, numbers and texts.
-        progress: Whether this process was asked to report progress. It may differ.
-
-    Returns:
-        Whether process 0 was asked to report progress.
+        arguments: By name: trees of arrays, numbers and texts.
 
     Raises:
         SVGDError: A process was given something else than process 0.
     """
     if jax.process_count() == 1:
-        return progress
-    row = np.stack([np.full(8, progress, np.uint8), *map(_digest, given.values())])
-    everywhere = multihost_utils.process_allgather(row)  # (processes, 1 + arguments, 8)
-    differs = (everywhere != everywhere[0]).any(axis=2)[:, 1:]
+        return
+    everywhere = multihost_utils.process_allgather(np.stack([*map(_digest, arguments.values())]))
+    differs = (everywhere != everywhere[0]).any(axis=2)  # (processes, arguments)
     if differs.any():
         processes = ", ".join(str(number) for number in np.flatnonzero(differs.any(axis=1)))
-        names = ", ".join(name for name, other in zip(given, differs.any(axis=0), strict=True) if other)
+        names = ", ".join(name for name, other in zip(arguments, differs.any(axis=0), strict=True) if other)
         raise SVGDError(
             f"process {processes} was given other values than process 0: {names}; give all processes the same, "
             "and make random numbers from the same seed"
         )
-    return bool(everywhere[0, 0].any())
 
 
 def _digest(tree: Any) -> np.ndarray[Any, Any]:

@@ -18,15 +18,11 @@ how far particles are from a distribution, is at the end.
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-call"
-import warnings
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from srunbook.svgd.devices import AXIS, Layout
-from srunbook.svgd.results import Floats, PrecisionWarning
 
 TILE_CPU = 1 << 20
 """Elements of the kernel matrix that are computed at a time on a CPU: 4 MiB of float32 stay in its caches."""
@@ -70,15 +66,8 @@ def centre(x: Array, layout: Layout) -> Array:
 def rbf_direction(centred: Array, scores: Array, h: Array, layout: Layout, everyone: Array) -> Array:
     """Compute the direction with the kernel exp(-|x - y|^2 / h) (Liu and Wang 2016, equation 8).
 
-    Args:
-        centred: Particles of this device without the mean of all, shape (rows, d).
-        scores: Gradients of the log density, shape (rows, d); zero in rows that only fill up.
-        h: The bandwidth, a squared length.
-        layout: How the particles lie.
-        everyone: The centred particles of all devices, shape (padded, d).
-
-    Returns:
-        The direction, shape (rows, d).
+    `centred` are the particles of this device without the mean of all, (rows, d), `everyone` those of all, (padded, d).
+    Scores and direction have the shape (rows, d); scores are zero in rows that only fill up.
     """
     targets = jnp.concatenate([(2 / h) * centred, -squared_norms(centred) / h, jnp.ones_like(centred[:, :1])], axis=1)
     sources = jnp.concatenate([everyone, jnp.ones_like(everyone[:, :1]), -squared_norms(everyone) / h], axis=1)
@@ -126,25 +115,6 @@ def blocks(rows: Array, height: int) -> Array:
     height = -(-rows.shape[0] // count)
     padded = jnp.pad(rows, ((0, count * height - rows.shape[0]), (0, 0)))
     return padded.reshape(count, height, rows.shape[1])
-
-
-def warn_of_rounding(particles: Floats, h: float, stacklevel: int) -> None:
-    """Warn if the kernel is so narrow against the spread of the particles that rounding changes directions by 1 %.
-
-    The exponent -|c_j - c_i|^2 / h is a sum of terms up to |c|^2 / h, each of which rounds. A direction of particles
-    (n, d) may be off by about eps |c|^2 / h of the largest direction.
-    """
-    away = particles - particles.mean(axis=0, dtype=float)
-    squared = float(np.max(np.sum(away * away, axis=1)))
-    share = float(np.finfo(particles.dtype).eps) * squared / h
-    if share > 0.01:
-        warnings.warn(
-            f"particles lie up to {squared**0.5:.3g} from their mean, and the bandwidth is {h:.3g}, a length of "
-            f"{h**0.5:.3g}: {particles.dtype} then rounds directions by about {100 * share:.2g} % of the largest; "
-            "use a larger bandwidth, or float64 particles with JAX_ENABLE_X64=1",
-            PrecisionWarning,
-            stacklevel=stacklevel,
-        )
 
 
 def kernel_stein_discrepancy(particles: Array, scores: Array) -> Array:

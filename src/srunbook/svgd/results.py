@@ -21,10 +21,6 @@ class DimensionWarning(UserWarning):
     """There are too few particles for so many dimensions: the variance will come out too small."""
 
 
-class PrecisionWarning(UserWarning):
-    """The kernel is so narrow against the spread of the particles that rounding changes their directions."""
-
-
 @dataclass(frozen=True)
 class Direction:
     """The direction in which particles would move now.

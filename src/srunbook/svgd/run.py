@@ -21,7 +21,6 @@ from jax.experimental import multihost_utils
 from srunbook.signals import StopSignal
 from srunbook.svgd.checkpoints import fetch_state, place_state, restore, save
 from srunbook.svgd.devices import Layout, compare_processes, to_host
-from srunbook.svgd.kernel import warn_of_rounding
 from srunbook.svgd.results import Floats, ProcessTiming, SVGDError, SVGDResult
 from srunbook.svgd.steps import UNCONSTRAINED, Settings, Target, count_infinite
 
@@ -29,9 +28,7 @@ from srunbook.svgd.steps import UNCONSTRAINED, Settings, Target, count_infinite
 class Clock:
     """Times the scores of each process alone, at every report: within a step all wait for the slowest one.
 
-    Args:
-        target: The distribution.
-        path: The log, to which process 0 appends a JSON object for each process and report.
+    Process 0 appends a JSON object for each process and report to the log at `path`.
     """
 
     def __init__(self, target: Target, path: str | os.PathLike[str]) -> None:
@@ -41,7 +38,7 @@ class Clock:
         rows = multihost_utils.process_allgather(np.frombuffer(host, np.uint8))
         self.hosts = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows]
         self.samples: list[list[float]] = [[] for _ in self.hosts]
-        self._scores = jax.jit(target.scores)
+        self._scores = jax.jit(target.values_and_scores)
 
     def take(self, step: int, particles: Array, data: Any) -> None:
         """Time the scores of particles, shape (padded, d), once, and log the seconds; all processes call this."""
@@ -71,22 +68,13 @@ class Clock:
 
 @dataclass
 class Run:
-    """One call of `SVGD.run`, which has checked the arguments; those without a word here are described there.
-
-    Args:
-        settings: The settings.
-        data: The data of the target.
-        compiled: Gives the compiled loop for a layout and a number of steps.
-        key: The random key.
-        start: The particles to start from, shape (n, d).
-        n_steps: Number of steps in all.
-    """
+    """One call of `SVGD.run`, which has checked the arguments and describes those without a word here."""
 
     settings: Settings
     data: Any
-    compiled: Callable[[Layout, int], Callable[..., Any]]
+    compiled: Callable[[Layout, int], Callable[..., Any]]  # gives the compiled loop of so many steps
     key: Array
-    start: Floats
+    start: Floats  # the particles to start from, shape (n, d)
     n_steps: int
     every: int
     checkpoint: str | os.PathLike[str] | None = None
@@ -107,11 +95,11 @@ class Run:
             "bandwidth": "a function" if callable(bandwidth) else bandwidth,
             "batch_size": self.settings.target.batch_size,
         }
-        given = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
-        counts = {"n_steps": self.n_steps, "every": self.every}
-        passed = self.identity | given | counts | {"initial particles": self.start, "data": self.data}
-        self.progress = compare_processes(passed, progress=self.progress)
-        if not (self.progress or any(given.values())):
+        requested = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
+        counts = {"n_steps": self.n_steps, "every": self.every, "progress": self.progress}
+        passed = self.identity | requested | counts | {"initial particles": self.start, "data": self.data}
+        compare_processes(passed)
+        if not (self.progress or any(requested.values())):
             self.every = max(self.n_steps, 1)
         self.layout = Layout(n, self.settings.mesh)
         self.batch_key = jax.random.fold_in(self.key, 2)
@@ -129,7 +117,6 @@ class Run:
         first, stopped = self.step, False
         empty: Floats = np.zeros(0, self.start.dtype)
         traces: list[tuple[Floats, Floats]] = [(empty, empty)]
-        self._look(f"step {self.step + 1}")
         while self.step < self.n_steps and not stopped:
             length = min(self.n_steps - self.step, self.every - self.step % self.every)
             before = time.perf_counter()
@@ -145,8 +132,6 @@ class Run:
                 save(self.checkpoint, self.step, arrays, self.identity)
         particles = to_host(self.state[0])[: self.layout.n]
         bandwidths, phi_rms = (np.concatenate(parts) for parts in zip(*traces, strict=True))
-        if len(bandwidths) and self.settings.kernel == "rbf":
-            warn_of_rounding(particles, float(bandwidths[-1]), stacklevel=4)
         return SVGDResult(
             particles=particles,
             steps=self.step,
@@ -174,13 +159,9 @@ class Run:
             problem = self._density() if wrong[at] else self._direction(float(bandwidths[at]))
             raise SVGDError(f"step {self.step + 1}: {problem}")
         self.step += length
-        self._look(f"after step {self.step}")
+        if to_host(self.infinite(self.state[0], self.data, self.batch_key, np.int32(self.step))):
+            raise SVGDError(f"after step {self.step}: {self._density()}")
         return bandwidths, phi_rms
-
-    def _look(self, when: str) -> None:
-        """Raise SVGDError unless all particles lie where the log density is finite."""
-        if int(to_host(self.infinite(self.state[0], self.data, self.batch_key, np.int32(self.step)))):
-            raise SVGDError(f"{when}: {self._density()}")
 
     def _density(self) -> str:
         """Say where a log density or score is not finite."""
@@ -194,11 +175,7 @@ class Run:
         """Say why the direction is not finite though all scores are."""
         if 0 < bandwidth < float("inf"):
             return f"the direction is not finite, though scores are: they are too large. {UNCONSTRAINED}"
-        if callable(self.settings.bandwidth):
-            what, way_out = "bandwidth(particles)", "as in lambda x: jnp.var(x)"
-        else:
-            what, way_out = "the bandwidth", f"and {self.state[0].dtype} has no such number: use JAX_ENABLE_X64=1"
-        return f"{what} is {bandwidth}; it is a squared length, larger than 0, {way_out}"
+        return f"the bandwidth is {bandwidth} in {self.state[0].dtype}; it is a squared length, larger than 0"
 
     def _report(self, trace: tuple[Floats, Floats], seconds: float) -> None:
         """Print the line of a report; one step took some seconds."""

@@ -20,10 +20,10 @@ from jax.sharding import AxisType, Mesh
 
 from srunbook.signals import StopSignal
 from srunbook.svgd.devices import AXIS, Layout, to_host
-from srunbook.svgd.kernel import kernel_stein_discrepancy, warn_of_rounding
+from srunbook.svgd.kernel import kernel_stein_discrepancy
 from srunbook.svgd.results import DimensionWarning, Direction, Floats, Holding, SVGDError, SVGDResult
 from srunbook.svgd.run import Run
-from srunbook.svgd.steps import Bandwidth, Settings, Target, compile_steps, count_infinite, direction_over
+from srunbook.svgd.steps import Bandwidth, Settings, Target, compile_steps, direction_over
 
 Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 
@@ -42,10 +42,9 @@ class SVGD:
         dim: The dimension d, if `run` gets no particles to start from.
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
-            8192 pairs that are drawn once (of all if there are no more); `"exact_median"` for that of all pairs;
-            a number; or a function of all particles (n, d). In float32 the kernel cannot be far narrower than the
-            particles lie apart: with the largest distance r from their mean, directions are rounded by about
-            1e-7 r^2 / h of the largest. A `PrecisionWarning` says so if that is more than 1 %.
+            8192 pairs that are drawn once (of all if there are no more); a number; or a function of all particles
+            (n, d). In float32 the kernel cannot be far narrower than the particles lie apart: with the largest distance
+            r from their mean, directions are rounded by about 1e-7 r^2 / h of the largest.
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
         mesh: The devices, by default all. Each process has some of them.
         data: Arrays with one row for each observation, or a tree of such arrays; the same on all processes.
@@ -69,18 +68,15 @@ class SVGD:
         log_likelihood: Callable[[Array, Any], Array] | None = None,
         batch_size: int | None = None,
     ) -> None:
-        if isinstance(bandwidth, str):
-            _one_of("bandwidth", bandwidth, ("median", "exact_median"), ", a number, or a function of the particles")
-        elif not callable(bandwidth):
-            if not 0 < float(bandwidth) < float("inf"):
-                raise ValueError(
-                    f"bandwidth={bandwidth!r}: a squared length is a number larger than 0, as in bandwidth=1.0"
-                )
+        if bandwidth != "median" and not callable(bandwidth):
             bandwidth = float(bandwidth)
-        _one_of("kernel", kernel, ("rbf", "linear"))
+            if not 0 < bandwidth < float("inf"):
+                raise ValueError(f"bandwidth={bandwidth}: a squared length is larger than 0, as in bandwidth=1.0")
+        if kernel not in ("rbf", "linear"):
+            raise ValueError(f"kernel={kernel!r}: it is 'rbf' or 'linear'")
         if (log_likelihood is None) != (data is None):
-            given = "data" if log_likelihood is None else "log_likelihood"
-            raise ValueError(f"only {given}= is given; log_likelihood= and data= come together")
+            present = "data" if log_likelihood is None else "log_likelihood"
+            raise ValueError(f"only {present}= is given; log_likelihood= and data= come together")
         lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
         if data is not None and (len(lengths) != 1 or 0 in lengths):
             raise ValueError(f"the arrays of data have {sorted(lengths)} rows; all have the same number, 1 or more")
@@ -124,7 +120,7 @@ class SVGD:
             initial: Where the particles start: an array (n, d), the same on all processes; or a function of a key and n
                 that makes one. By default standard normal numbers. All is computed in float32, or in float64 if these
                 are float64 and JAX_ENABLE_X64=1.
-            progress: Whether process 0 prints a line at every report; what the others are given does not matter.
+            progress: Whether process 0 prints a line at every report.
             every: Number of steps between two reports, checkpoints and looks at `stop`.
             checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
                 there continues it, with any number of devices and processes, and with the same number of steps or more.
@@ -139,10 +135,9 @@ class SVGD:
 
         Raises:
             ValueError: An argument is not allowed.
-            SVGDError: The processes were given different arguments; a log density or a score is not finite; or the
-                checkpoint is of another run, has more steps, or cannot be read. Scores are looked at in every step, log
-                densities of all particles at the start, at each report and at the end, and in turn within 32 steps. The
-                message names the step, the particle and its place.
+            SVGDError: The processes were given different arguments; a log density or a score is not finite, in any step
+                or at the end; or the checkpoint is of another run, has more steps, or cannot be read. The message names
+                the step, the particle and its place.
         """
         n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
         n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
@@ -180,12 +175,9 @@ class SVGD:
         pairs, step = settings.pairs(key, len(x)), (key, jnp.zeros((), jnp.int32))
         placed = layout.place(x)
         phi, h, wrong = jax.jit(direction_over(settings, layout))(placed, self.data, pairs, *step)
-        if to_host(wrong + count_infinite(settings.target, layout)(placed, self.data, *step)):
+        if to_host(wrong):
             self.scores(x)  # says which particles
-        bandwidth = float(to_host(h))
-        if settings.kernel == "rbf":
-            warn_of_rounding(x, bandwidth, stacklevel=3)
-        return Direction(to_host(phi)[: layout.n], bandwidth)
+        return Direction(to_host(phi)[: layout.n], float(to_host(h)))
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
         """List which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
@@ -230,13 +222,6 @@ class SVGD:
         if len(x) != n or (self.dim is not None and x.shape[1] != self.dim):
             raise ValueError(f"initial has the shape {x.shape}; needed is ({n}, {self.dim or 'd'})")
         return x
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...], more: str = "") -> None:
-    """Raise ValueError unless a value is one of those allowed."""
-    if value not in allowed:
-        choices = " or ".join(map(repr, allowed)) + more
-        raise ValueError(f"{name}={value!r}: it is {choices}, as in {name}={allowed[0]!r}")
 
 
 def _whole(name: str, value: Any, least: int, example: str, most: int = 2**31 - 1) -> int:

@@ -20,10 +20,7 @@ from srunbook.svgd import kernel as kernels
 from srunbook.svgd.devices import AXIS, Layout
 from srunbook.svgd.results import Floats
 
-Bandwidth: TypeAlias = Literal["median", "exact_median"] | float | Callable[[Array], Array]
-
-LOOKS = 32
-"""Within so many steps the log densities of all particles are looked at: a score costs less without the density."""
+Bandwidth: TypeAlias = Literal["median"] | float | Callable[[Array], Array]
 
 UNCONSTRAINED = (
     "Particles cannot be turned back where a density ends. Let them be unconstrained: for a positive parameter its "
@@ -34,19 +31,12 @@ OPTIMIZER = "Its place is not finite either. Look at the optimizer: is its step 
 
 @dataclass(frozen=True)
 class Target:
-    """A log density, up to a constant: `log_density` and, if there are data, the log likelihood of their rows.
+    """A log density, up to a constant: `log_density` and, if there are data, the log likelihood of their rows."""
 
-    Args:
-        log_density: Of one particle, shape (d,), to a number.
-        log_likelihood: Of one particle and some rows of the data, to the sum over these rows.
-        batch_size: How many rows are drawn at each step, with replacement; None for all.
-        rows: Number of rows of the data.
-    """
-
-    log_density: Callable[[Array], Array]
-    log_likelihood: Callable[[Array, Any], Array] | None = None
-    batch_size: int | None = None
-    rows: int = 0
+    log_density: Callable[[Array], Array]  # of one particle, shape (d,), to a number
+    log_likelihood: Callable[[Array, Any], Array] | None = None  # of a particle and some rows, to the sum over these
+    batch_size: int | None = None  # rows that are drawn at each step, with replacement; None for all
+    rows: int = 0  # of the data
 
     def batch(self, data: Any, key: Array, step: Any) -> Any:
         """Draw the rows of a step, with replacement: the same for all particles, on every device."""
@@ -68,20 +58,14 @@ class Target:
             )
         return total
 
-    def values(self, x: Array, batch: Any) -> Array:
-        """Compute the log density at each particle: shape (rows, d) to (rows,)."""
-        densities: Array = jax.vmap(self.value, (0, None))(x, batch)
-        return densities
-
-    def scores(self, x: Array, batch: Any) -> Array:
-        """Compute the scores, gradients of the log density at each particle: shape (rows, d) to (rows, d)."""
-        gradients: Array = jax.vmap(jax.grad(self.value), (0, None))(x, batch)
-        return gradients
+    def values_and_scores(self, x: Array, batch: Any) -> tuple[Array, Array]:
+        """Compute log densities (rows,) and scores, their gradients (rows, d), at each particle: shape (rows, d)."""
+        both: tuple[Array, Array] = jax.vmap(jax.value_and_grad(self.value), (0, None))(x, batch)
+        return both
 
     def checked_scores(self, x: Floats, batch: Any) -> tuple[Floats, str | None]:
         """Compute the scores (n, d) on this process; describe the first particle without a finite density or score."""
-        compute = jax.jit(jax.vmap(jax.value_and_grad(self.value), (0, None)))
-        values, scores = map(np.asarray, compute(jnp.asarray(x), batch))
+        values, scores = map(np.asarray, jax.jit(self.values_and_scores)(jnp.asarray(x), batch))
         placed: Any = np.isfinite(x).all(axis=1)
         wrong = ~(placed & np.isfinite(values) & np.isfinite(scores).all(axis=1))
         if not wrong.any():
@@ -101,21 +85,13 @@ def _short(row: Floats) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What defines the step of a sampler; `SVGD` has checked it.
-
-    Args:
-        target: The distribution.
-        optimizer: An optax optimizer, which gets minus the direction as its gradient.
-        bandwidth: The bandwidth h, a squared length, or the rule that gives it.
-        kernel: The kernel.
-        mesh: The devices, along one axis.
-    """
+    """What defines the step of a sampler; `SVGD` has checked it."""
 
     target: Target
-    optimizer: optax.GradientTransformation
-    bandwidth: Bandwidth
+    optimizer: optax.GradientTransformation  # gets minus the direction as its gradient
+    bandwidth: Bandwidth  # h, a squared length, or the rule that gives it
     kernel: Literal["rbf", "linear"]
-    mesh: Mesh
+    mesh: Mesh  # along one axis
 
     def pairs(self, key: Array, n: int) -> np.ndarray[Any, Any]:
         """Draw the pairs whose distances give the bandwidth, shape (pairs, 2); none if it needs none."""
@@ -128,20 +104,14 @@ def direction_over(settings: Settings, layout: Layout) -> Callable[..., tuple[Ar
     """Make the function that computes the direction of all particles.
 
     Its arguments are particles (padded, d), data, pairs, batch key and step. It returns the direction (padded, d), the
-    bandwidth, and how many scores and log densities are not finite; it looks at the densities of some particles, and at
-    those of others in other steps, so `LOOKS` steps see all.
+    bandwidth, and how many particles have no finite score or log density.
     """
     target = settings.target
 
     def local(x: Array, data: Any, pairs: Array, key: Array, step: Array) -> tuple[Array, Array, Array]:
         mask = layout.mask()[:, None]
-        batch = target.batch(data, key, step)
-        scores = target.scores(x, batch)
-        wrong = jnp.sum(mask[:, 0] & ~jnp.all(jnp.isfinite(scores), axis=1))
-        height = -(-layout.rows // LOOKS)
-        first = step % -(-layout.rows // height) * height  # the last part may overlap the one before it
-        part, particle = (lax.dynamic_slice_in_dim(rows, first, height) for rows in (x, mask[:, 0]))
-        wrong += jnp.sum(particle & ~jnp.isfinite(target.values(part, batch)))
+        values, scores = target.values_and_scores(x, target.batch(data, key, step))
+        wrong = jnp.sum(mask[:, 0] & ~(jnp.isfinite(values) & jnp.all(jnp.isfinite(scores), axis=1)))
         scores = jnp.where(mask, scores, 0)
         if settings.kernel == "linear":
             phi, h = kernels.linear_direction(x, scores, layout), jnp.ones((), x.dtype)
@@ -161,8 +131,6 @@ def _bandwidth(bandwidth: Bandwidth, x: Array, centred: Array, everyone: Array, 
     """Compute the bandwidth h, a squared length, from the particles of this device and of all."""
     if bandwidth == "median":
         return bandwidths.from_pairs(centred, pairs, layout, everyone)
-    if bandwidth == "exact_median":
-        return bandwidths.exact(centred, layout, everyone)
     if not callable(bandwidth):
         return jnp.asarray(bandwidth, x.dtype)
     h: Array = jnp.asarray(bandwidth(kernels.gather(x)[: layout.n]), x.dtype)
@@ -175,7 +143,8 @@ def count_infinite(target: Target, layout: Layout) -> Callable[..., Array]:
     """Compile how many particles have no finite place or density, from particles (padded, d), data, key and step."""
 
     def local(x: Array, data: Any, key: Array, step: Array) -> Array:
-        fine = jnp.isfinite(target.values(x, target.batch(data, key, step))) & jnp.all(jnp.isfinite(x), axis=1)
+        values, _ = target.values_and_scores(x, target.batch(data, key, step))
+        fine = jnp.isfinite(values) & jnp.all(jnp.isfinite(x), axis=1)
         count: Array = lax.psum(jnp.sum(layout.mask() & ~fine), AXIS)
         return count
 
@@ -191,7 +160,7 @@ def compile_steps(settings: Settings, layout: Layout, length: int) -> Callable[.
     Returns:
         A function of the state (particles, opt_state), the number of steps that it has made, data, pairs and batch key.
         It returns the state after the steps, and for each step the bandwidth, the root mean square of the directions'
-        lengths, and how many scores and log densities were seen not to be finite, each of shape (length,).
+        lengths, and how many particles had no finite score or log density, each of shape (length,).
     """
     direction = direction_over(settings, layout)
 

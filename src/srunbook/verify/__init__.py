@@ -11,11 +11,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from srunbook._files import read_whole
-from srunbook.slurm import Accounting, SlurmParseError, ask_accounting, is_job_id, leading_number, parse_sacct
+from srunbook.slurm import Accounting, ask_accounting, is_job_id, leading_number
 from srunbook.verify.checks import check_job, check_ranks, check_steps, latest
 from srunbook.verify.logs import Folder, Logs
-from srunbook.verify.report import SACCT_SUMMARY, Check, Report, Verdict
+from srunbook.verify.report import Check, Report, Verdict
 from srunbook.verify.results import check_files, check_metrics
 
 __all__ = ["Check", "Report", "TargetError", "Verdict", "verify"]
@@ -58,7 +57,7 @@ def verify(
         reports = [judge(part, accounting.parts[part]) for part in elements]
         return Report(target, [report.as_check() for report in reports], parts=reports)
     results = here / target
-    if "\0" in target or not target or not results.is_dir():
+    if not target or not results.is_dir():
         raise TargetError(
             f"{target!r} is neither a job id, which is a number such as 17, nor a folder of results, such as "
             "results/ddp_cpu_17"
@@ -85,15 +84,13 @@ def _verify(
     """Verify one job, or one element of an array."""
     numbers = _numbers(job, accounting) if job else []
     results = results or folder.results(numbers)
-    if job and not accounting.rows and not accounting.queued:
-        accounting = _summary(job, results) or accounting
     name = job or str(results[0])
-    parts = {part: accounting.parts[part] for part in accounting.chosen(name)} or {name: accounting}
+    parts = accounting.parts or {name: accounting}
     ended = not accounting.queued and all(part.attempts[-1][0].ended for part in parts.values() if part.rows)
     logs = folder.logs(numbers, results, named) if ended else Logs()
     checks = []
     for part, rows in parts.items():
-        of_part = [check_job(part, rows, logs), *([check_steps(part, rows, logs)] if ended and rows.rows else [])]
+        of_part = [check_job(part, rows), *([check_steps(part, rows, logs)] if ended and rows.rows else [])]
         several = len(parts) > 1 or "+" in part
         checks += [replace(check, name=f"{part} {check.name}") if several else check for check in of_part]
     if ended:
@@ -112,16 +109,3 @@ def _numbers(job: str, accounting: Accounting) -> list[str]:
     numbers = [job, *(row.job_id for row in rows), *(row.raw_id for row in rows)]
     numbers += [leading_number(number) for number in numbers if "+" in number]
     return [number for number in dict.fromkeys(numbers) if is_job_id(number)]
-
-
-def _summary(job: str, results: Sequence[Path]) -> Accounting | None:
-    """Read sacct_summary.txt in the folder of results, for a job that sacct has forgotten."""
-    for folder in results:
-        try:
-            text = read_whole(folder / SACCT_SUMMARY, 2**24).decode("utf-8", errors="replace")
-            summary = Accounting(tuple(parse_sacct(text)), SACCT_SUMMARY).of(job)
-        except (OSError, SlurmParseError):
-            continue
-        if summary.final:
-            return summary
-    return None

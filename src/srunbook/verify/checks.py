@@ -7,59 +7,35 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
-from srunbook.slurm import Accounting, SacctRow, SlurmParseError, compress_hostlist, expand_hostlist
+from srunbook.slurm import Accounting, SacctRow, expand_hostlist
 from srunbook.verify.logs import PRINT, Logs, World
 from srunbook.verify.report import Check, Verdict, failed, not_proven, passed
 from srunbook.verify.results import DIVERGED
 
-STATES = {
-    "OUT_OF_MEMORY": "sacct -j {job} --format=JobID,MaxRSS,ReqMem shows how much it took; ask for more with --mem",
-    "NODE_FAIL": "sinfo -R says why the node is down; submit again, with --requeue if the program can resume",
-    "TIMEOUT": "ask for more time, as in sbatch --time=02:00:00, or resume from the checkpoint",
-    **dict.fromkeys(
-        ("PREEMPTED", "BOOT_FAIL", "DEADLINE"),
-        "sacct -j {job} --format=JobID,State,Reason,ExitCode says why; then submit again",
-    ),
-    "CANCELLED": "somebody ended it: sacct -j {job} --format=JobID,State%30 says who; then submit again",
-}
-"""What to do, by state; the state that tells most comes first."""
-
 STATUSES = {
     75: "a program that saves at a signal ends with 75: submit it again, with the same --checkpoint-dir",
-    78: "78 says that it would only fail again in the same way: srunbook explain {job}",
+    78: "78 says that it would only fail again in the same way: look into its log",
 }
-"""What to do about other states, by exit status; these are those of `srunbook.signals`."""
+"""What to do about the exit statuses of `srunbook.signals`."""
 
-WARNED = (
-    "the signal of --signal ended the script or the program: leave out B: if the program listens to it; with B: the "
-    "script needs a trap, and srun ... & before a wait"
-)
-NEVER_STARTED = (
-    "no rank printed a start line, so more time may not help: the ranks may wait for each other. Check the address "
-    "and port where they meet, and the network: srunbook explain {job}"
-)
+STATES = {
+    "CANCELLED": "somebody ended it: sacct with --format=JobID,State%30 says who; then submit again",
+    "PREEMPTED": "other jobs took its nodes: submit again, with --requeue if the program can resume",
+}
+"""What to do where no log says why a job ended; its steps are CANCELLED in other cases, too."""
+
 OWN_WORLDS = (
-    "each task has a world of its own. Under torchrun, --nnodes is missing or --standalone is given; without torchrun, "
-    "take rank and world size from SLURM_PROCID and SLURM_NTASKS in each task"
+    "under torchrun, --nnodes is missing or --standalone is given; without torchrun, take rank and world size from "
+    "SLURM_PROCID and SLURM_NTASKS in each task, not in the batch script"
 )
-SAME_RANK = "take the rank from SLURM_PROCID in each task, not from the batch script, where it is always 0"
 NO_SRUN = "the script alone runs on the first node only: put srun before the command"
-
-
-class Step(NamedTuple):
-    """A step that srun started."""
-
-    name: str
-    tasks: int  # 0 if sacct does not say
-    nodes: list[str]  # without domains
 
 
 # What Slurm says
 
 
-def check_job(job: str, accounting: Accounting, logs: Logs) -> Check:
+def check_job(job: str, accounting: Accounting) -> Check:
     """Check that a job, an element or a component is COMPLETED 0:0."""
     why = f"squeue -j {job} --format='%T %r'"
     if not accounting.rows:
@@ -69,18 +45,17 @@ def check_job(job: str, accounting: Accounting, logs: Logs) -> Check:
             return not_proven("job", accounting.problem, "run srunbook verify on a login node, where sacct works")
         hint = "look for its number: sacct --starttime=now-7days; a job of another cluster needs SLURM_CLUSTERS=NAME"
         return not_proven("job", f"sacct knows no job {job}", hint)
-    rows = accounting.attempts[-1]
-    row, earlier = rows[0], [attempt[0].state for attempt in accounting.attempts[:-1]]
-    again = f"; attempt {len(earlier) + 1}, before it {', '.join(earlier[-8:])}" if earlier else ""
+    *earlier, row = [attempt[0] for attempt in accounting.attempts]
+    again = f"; attempt {len(earlier) + 1}, before it {_few([attempt.state for attempt in earlier])}" if earlier else ""
     where = f"{_count(row.nodes, 'node')}{f' ({row.node_list})' if row.node_list else ''}"
     where += f", elapsed {row.elapsed or 'unknown'}"
     if not row.ended:
         hint = f"verify it when it has ended; {why} says why it waits"
         return not_proven("job", f"{row.state}, {where}{again}", hint)
-    evidence = f"{row.ending}, {where}, says {accounting.source}{again}"
+    evidence = f"{row.ending}, {where}, says sacct{again}"
     if _fine(row):
         return passed("job", evidence)
-    return failed("job", f"{evidence}; expected COMPLETED 0:0", _hint(job, rows, logs))
+    return failed("job", f"{evidence}; expected COMPLETED 0:0", STATES.get(row.state) or _hint(job, row))
 
 
 def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
@@ -89,7 +64,7 @@ def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
     wrong = [row for row in steps if not _fine(row)]
     if wrong:
         named = ", ".join(f"{row.identity} is {row.ending}" for row in wrong[:8])
-        return failed("steps", f"{named}; expected COMPLETED 0:0", _hint(job, wrong, logs))
+        return failed("steps", f"{named}; expected COMPLETED 0:0", _hint(job, wrong[0]))
     if not _used_srun(steps) and (job_row.nodes or 1) > 1 and not logs.started:
         return not_proven("steps", f"{_count(job_row.nodes, 'node')}, and no step of srun", NO_SRUN)
     return passed("steps", _few([f"{row.identity} {row.ending}" for row in steps]) or "no step, one node")
@@ -103,21 +78,9 @@ def _used_srun(rows: Sequence[SacctRow]) -> bool:
     return any(row.step[:1].isdigit() for row in rows)
 
 
-def _hint(job: str, rows: Sequence[SacctRow], logs: Logs) -> str:
-    """Say what to do about rows that are not COMPLETED 0:0."""
-    states = {row.state for row in rows}
-    state = next((state for state in STATES if state in states), None)
-    if state == "TIMEOUT" and logs.read and not logs.started:
-        hint = NEVER_STARTED
-    elif state:
-        hint = STATES[state]
-    elif any(row.ending in ("FAILED 0:10", "FAILED 0:12") for row in rows):  # SIGUSR1, SIGUSR2
-        hint = WARNED
-    elif len(logs.lines) == 1:
-        hint = f"all that the log says: {logs.lines[0]}"
-    else:
-        hint = STATUSES.get(rows[0].exit_code, "look for the first error: srunbook explain {job}")
-    return hint.replace("{job}", job)
+def _hint(job: str, row: SacctRow) -> str:
+    """Say what to do about a row that is not COMPLETED 0:0."""
+    return STATUSES.get(row.exit_code, f"look for the first error: srunbook explain {job}")
 
 
 # What the ranks say
@@ -135,15 +98,14 @@ def check_ranks(
         return [lines]
     steps = steps_of(accounting)
     world = _check_world(worlds, steps)
-    hosts = _check_hosts(worlds, steps, accounting) if accounting.rows and world.verdict is Verdict.PASSED else None
-    checks = (lines, world, hosts, _check_backend(worlds, backend), _check_ends(job, worlds, logs))
+    hosts = _check_hosts(worlds, accounting) if accounting.rows and world.verdict is Verdict.PASSED else None
+    checks = (lines, world, hosts, _check_backend(worlds, backend), _check_ends(job, worlds))
     return [check for check in (*checks, _check_parameters(worlds)) if check]
 
 
-def steps_of(accounting: Accounting) -> list[Step]:
+def steps_of(accounting: Accounting) -> list[SacctRow]:
     """Return the steps that srun started in the last attempt."""
-    started = [row for row in accounting.last if row.step.isdecimal()]
-    return [Step(row.identity, row.tasks or 0, _short(row.node_list)) for row in started]
+    return [row for row in accounting.last if row.step.isdecimal()]
 
 
 def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
@@ -154,7 +116,7 @@ def latest(worlds: Sequence[World], accounting: Accounting) -> list[World]:
     kept: list[World] = []
     taken: Counter[int] = Counter()
     for world in reversed(worlds):
-        fitting = sum(bool(step.tasks) and world.size % step.tasks == 0 for step in steps)
+        fitting = sum(world.size % step.tasks == 0 for step in steps if step.tasks)
         if taken[world.size] < max(fitting, 1):
             kept.append(replace(world, twins=False, moved=False))  # the other one may be of an earlier attempt
             taken[world.size] += 1
@@ -178,7 +140,7 @@ def _check_lines(job: str, worlds: Sequence[World], logs: Logs) -> Check:
     return passed(name, f"{_count(sum(len(world.runs) for world in worlds), 'rank')} in {read}")
 
 
-def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
+def _check_world(worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
     """Check that the ranks of each step are one world, and that all of them are there."""
     for world in worlds:
         fitting = [step for step in steps if _fits(step, world)]
@@ -191,68 +153,55 @@ def _check_world(worlds: Sequence[World], steps: Sequence[Step]) -> Check:
         if missing:
             evidence = f"{len(world.runs)} of {world.size} ranks printed a start line; not rank {_few(missing)}"
             return not_proven("world", evidence, f"is its output in another file? Give each: --log FILE. Or {PRINT}")
-    most = max((step.tasks for world in worlds for step in steps if _fits(step, world)), default=0)
-    silent = next((step for step in steps if step.tasks > most > 0), None)
+    most = max((step.tasks or 0 for world in worlds for step in steps if _fits(step, world)), default=0)
+    silent = next((step for step in steps if (step.tasks or 0) > most > 0), None)
     if silent:
-        return not_proven("world", f"{silent.name} has {silent.tasks} tasks and printed no rank lines", PRINT)
+        return not_proven("world", f"{silent.identity} has {silent.tasks} tasks and printed no rank lines", PRINT)
     return passed("world", "; ".join(f"world of {world.size}: {_places([world])}" for world in worlds[:8]))
 
 
-def _fits(step: Step, world: World) -> bool:
+def _fits(step: SacctRow, world: World) -> bool:
     """Return whether the tasks of a step can be these ranks: one each, or each task a launcher of as many."""
-    return bool(step.tasks) and world.size % step.tasks == 0 and len(world.hosts) <= len(step.nodes or world.hosts)
+    return bool(step.tasks and world.size % step.tasks == 0 and len(world.hosts) <= len(step.hosts or world.hosts))
 
 
-def _twins(world: World, worlds: Sequence[World], fitting: Sequence[Step]) -> Check | None:
+def _twins(world: World, worlds: Sequence[World], fitting: Sequence[SacctRow]) -> Check | None:
     """Check that no two processes were the same rank, unless each was of a step of its own."""
     if not (world.twins or world.moved):
         return None
     evidence = f"{world.times} worlds of {_count(world.size, 'rank')}: {_places(worlds)}"
     if world.times > max(len(fitting), 1):
-        if len(world.runs) == world.size:
-            return failed("world", evidence, OWN_WORLDS)
-        return failed("world", f"rank {min(world.runs)} is there {world.times} times: {_places(worlds)}", SAME_RANK)
-    if world.twins and max((step.tasks for step in fitting), default=1) > 1:
+        return failed("world", evidence, OWN_WORLDS)
+    if world.twins and max((step.tasks or 0 for step in fitting), default=1) > 1:
         return not_proven("world", f"at the same time, {evidence}", f"run one step after the other; or {OWN_WORLDS}")
     return None
 
 
-def _misfit(world: World, worlds: Sequence[World], steps: Sequence[Step]) -> Check:
+def _misfit(world: World, worlds: Sequence[World], steps: Sequence[SacctRow]) -> Check:
     """Say why no step can be these ranks."""
-    step = max(steps, key=lambda step: step.tasks)
-    has = f"{step.name} has {_count(step.tasks, 'task')} on {_count(len(step.nodes), 'node')}"
-    if not step.tasks:
-        return not_proven("world", f"sacct does not say how many tasks {step.name} had", "ask again in a minute")
-    if world.size % step.tasks == 0 or len(step.nodes) == 1:  # or the script started them
+    step = max(steps, key=lambda step: step.tasks or 0)
+    has = f"{step.identity} has {_count(step.tasks, 'task')} on {_count(len(step.hosts), 'node')}"
+    if not step.tasks or world.size % step.tasks == 0 or len(step.hosts) == 1:  # or the script started them
         evidence = f"a world of {world.size} on {_count(len(world.hosts), 'node')}, and {has}"
         return not_proven("world", evidence, "Slurm counts only ranks that srun starts: start them with srun")
     return failed("world", f"a world of {_count(world.size, 'rank')}, and {has}: {_places(worlds)}", OWN_WORLDS)
 
 
-def _check_hosts(worlds: Sequence[World], steps: Sequence[Step], accounting: Accounting) -> Check | None:
+def _check_hosts(worlds: Sequence[World], accounting: Accounting) -> Check | None:
     """Check that the ranks ran on all nodes that they were given; None if they name no hosts."""
     hosts = Counter(host.split(".")[0] for w in worlds for run in w.runs.values() if (host := run.start.host))
     if not hosts:
         return None
     allocated = list(dict.fromkeys(node for row in accounting.last if not row.step for node in _short(row.node_list)))
-    if not allocated:
-        return not_proven("hosts", "sacct names no nodes of the job", "ask again in a minute")
     if hosts.keys().isdisjoint(allocated):
         if len(hosts) == len(allocated):
             return None  # the site gives its hosts other names
         hint = "have every rank print Slurm's name of its node: host=$SLURMD_NODENAME"
-        return not_proven("hosts", f"the ranks name {_listed(hosts)}, Slurm {_listed(allocated)}", hint)
-    ranks = sum(len(world.runs) for world in worlds)
-    uses = [(f"{_count(ranks, 'rank')} ran", list(hosts), "the job", allocated)]
-    for world in worlds:
-        fitting = [step for step in steps if _fits(step, world) and step.nodes]
-        if fitting and not any({*step.nodes} == {*world.hosts} for step in fitting):
-            uses.append((f"the world of {world.size} ran", world.hosts, fitting[0].name, fitting[0].nodes))
-    for ran, used, name, nodes in uses:
-        if {*used} != {*nodes}:
-            hint = "start the tasks on all nodes: srun --ntasks-per-node=N, without --nodes or -w of its own"
-            evidence = f"{ran} on {_listed(used)}; {name} was given {_listed(nodes)}"
-            return failed("hosts", evidence, hint if _used_srun(accounting.last) else NO_SRUN)
+        return not_proven("hosts", f"the ranks name {_few(hosts)}, Slurm {_few(allocated)}", hint)
+    if {*hosts} != {*allocated}:
+        evidence = f"{_count(hosts.total(), 'rank')} ran on {_few(hosts)}; the job was given {_few(allocated)}"
+        hint = "start the tasks on all nodes: srun --ntasks-per-node=N, without --nodes or -w of its own"
+        return failed("hosts", evidence, hint if _used_srun(accounting.last) else NO_SRUN)
     return passed("hosts", ", ".join(f"{count} on {host}" for host, count in islice(hosts.items(), 8)))
 
 
@@ -272,7 +221,7 @@ def _check_backend(worlds: Sequence[World], wanted: str | None) -> Check | None:
     return passed("backend", f"{expected} on all ranks")
 
 
-def _check_ends(job: str, worlds: Sequence[World], logs: Logs) -> Check:
+def _check_ends(job: str, worlds: Sequence[World]) -> Check:
     """Check that every rank printed its end line, after as many steps as the others, with a finite loss."""
     runs = [(rank, run.end) for world in worlds for rank, run in sorted(world.runs.items())]
     unfinished = [rank for rank, end in runs if end is None]
@@ -284,8 +233,6 @@ def _check_ends(job: str, worlds: Sequence[World], logs: Logs) -> Check:
     for rank, end in runs:
         if end and end.loss is not None and not math.isfinite(end.loss):
             return failed("ends", f"rank {rank} ended with loss {end.loss}", DIVERGED)
-    if logs.not_finite:
-        return failed("ends", logs.not_finite, DIVERGED)
     return _check_step_counts(worlds)
 
 
@@ -328,18 +275,7 @@ def _check_parameters(worlds: Sequence[World]) -> Check | None:
 
 
 def _short(node_list: str) -> list[str]:
-    try:
-        return [node.split(".")[0] for node in expand_hostlist(node_list)] if node_list else []
-    except SlurmParseError:
-        return []
-
-
-def _listed(hosts: Iterable[str]) -> str:
-    hosts = list(hosts)
-    try:
-        return compress_hostlist(hosts)
-    except SlurmParseError:
-        return ",".join(hosts)
+    return [node.split(".")[0] for node in expand_hostlist(node_list)]
 
 
 def _places(worlds: Sequence[World]) -> str:
@@ -348,8 +284,9 @@ def _places(worlds: Sequence[World]) -> str:
     return ", ".join([*named, *([f"and {len(runs) - 4} more"] if runs[4:] else [])])
 
 
-def _few(values: Sequence[object]) -> str:
-    return ", ".join([*map(str, values[:8]), *(["..."] if values[8:] else [])])
+def _few(values: Iterable[object]) -> str:
+    shown = [*map(str, values)]
+    return ", ".join([*shown[:8], *(["..."] if shown[8:] else [])])
 
 
 def _count(number: int | None, noun: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from srunbook._text import read_lines
 from srunbook.ranklog import RankEnd, RankLineError, RankStart, parse_rank_lines
-from srunbook.slurm import ask_outputs, ask_step_outputs, leading_number
+from srunbook.slurm import ask_outputs, leading_number
 
 LOG = re.compile(r"\.(?:out|err|log|txt)$|[0-9]$")
 """How the name of a log ends: `ddp-17.out`, `17.log`, `x.o17`."""
@@ -20,11 +20,7 @@ MOST_RANK_LINES = 50_000
 """Rank lines that are kept; a job that prints more is not proven."""
 
 RANK = re.compile(rb"rank [^ ]{1,60}/[^ ]{1,60} (?:start|end)")
-ODD = re.compile(rb"nan|inf", re.IGNORECASE)
 """What a line holds that is worth a closer look; most lines do not."""
-
-LOSS = re.compile(r"\bepoch\b.*?\b(\w{0,40}loss)[ =:]+(-?(?:nan|inf))\b", re.IGNORECASE)
-"""A line of rank 0 such as `epoch 3: loss nan`."""
 
 PRINT = "have every rank print one line at its start and one at its end, as in: rank 0/2 start host=node1"
 TORN = "did two ranks write into one line? Write each line with one call, as in: sys.stdout.write(line)"
@@ -66,8 +62,6 @@ class Logs:
 
     started: bool = False  # a rank printed a start line
     jobs: set[str] = field(default_factory=set)  # that start lines name
-    lines: list[str] = field(default_factory=list)  # the first two that are not empty
-    not_finite: str = ""  # the first loss of an epoch that is not finite, in words
     problem: tuple[str, str] | None = None  # the first thing that makes no sense, and what to do about it
     _kept: int = 0
 
@@ -76,13 +70,8 @@ class Logs:
         self.read.append(path)
         try:
             for line in read_lines(path):
-                if len(self.lines) < 2 and line.strip():
-                    self.lines.append(line.decode("utf-8", errors="replace").strip()[:500])
                 if b"rank " in line and self._kept <= MOST_RANK_LINES and RANK.search(line):
                     self._take(line.decode("utf-8", errors="replace"), path, group)
-                if b"epoch" in line and not self.not_finite and ODD.search(line):
-                    loss = LOSS.search(line[:1000].decode("utf-8", errors="replace"))
-                    self.not_finite = f"{path}: {loss[0]}" if loss else ""
         except OSError as error:
             self._fail(f"{path}: {error.strerror or error}", "name another log: --log FILE")
 
@@ -105,7 +94,6 @@ class Logs:
                 self.started = True
                 if line.job:
                     self.jobs.add(line.job)
-                self.not_finite = "" if line.rank == 0 else self.not_finite  # of an earlier attempt
                 runs.append(Run(line, path))
                 continue
             run = next((run for run in reversed(runs) if run.end is None), None)
@@ -148,13 +136,13 @@ class Folder:
     @cached_property
     def _names(self) -> list[Path]:
         """Return everything in the folder, in `logs` and in `results` that may be a log, by its name."""
-        files = [path for name in (".", "logs", "results") for path in _listed(self.path / name)]
+        files = [path for name in (".", "logs", "results") for path in sorted((self.path / name).glob("*"))]
         return [path for path in files if LOG.search(path.name)]
 
     def results(self, numbers: Iterable[str]) -> list[Path]:
         """Return the folders in `results` whose names hold the number of a job."""
         mine = _holds(numbers)
-        return [path for path in _listed(self.path / "results") if mine.search(path.name) and path.is_dir()]
+        return [path for path in sorted((self.path / "results").glob("*")) if mine.search(path.name) and path.is_dir()]
 
     def logs(self, numbers: Sequence[str], results: Iterable[Path], named: Sequence[Path]) -> Logs:
         """Read the logs of a job: those that are given, or that Slurm names, or with its number, or those of the ranks.
@@ -178,14 +166,13 @@ class Folder:
         return logs
 
     def _told(self, numbers: Sequence[str]) -> list[Path]:
-        """Return the files that Slurm says a job and its steps write to."""
+        """Return the files that Slurm says a job writes to."""
         if not numbers:
             return []
         outputs = self._outputs(leading_number(numbers[0])) or self._outputs(numbers[0])
         files = next((outputs[number] for number in numbers if number in outputs), None)
-        named = [files.output, files.errors] if files else []
         here = self.path.resolve()
-        paths = [Path(name) for name in dict.fromkeys([*named, *ask_step_outputs(numbers[0])])]
+        paths = [Path(name) for name in dict.fromkeys([files.output, files.errors])] if files else []
         near = [self.path / path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
         return [path for path in near if is_file(path)]
 
@@ -212,10 +199,3 @@ def _holds(numbers: Iterable[str]) -> re.Pattern[str]:
         else:
             forms.append(r"(?<![0-9]_)" + re.escape(number) + (r"(?![0-9]|_[0-9])" if element else r"(?![0-9])"))
     return re.compile(rf"(?<![0-9])(?:{'|'.join(forms)})") if forms else re.compile(r"(?!)")
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []

@@ -32,14 +32,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
-
-    Args:
-        name: What was checked.
-        verdict: Its verdict.
-        evidence: What was found.
-        hint: What to do next; empty if the check passed.
-    """
+    """What was checked, the verdict, what was found, and what to do next, which is empty if the check passed."""
 
     name: str
     verdict: Verdict
@@ -150,8 +143,7 @@ class Report:
             part.write()
         for folder in self.results if self.accounting.final else ():
             write_whole(folder / SUMMARY, self.markdown().encode("utf-8", errors="replace"))
-            if self.accounting.source == "sacct":
-                write_whole(folder / SACCT_SUMMARY, self.accounting.text)
+            write_whole(folder / SACCT_SUMMARY, self.accounting.text)
 
     def _title(self) -> str:
         return printable(", ".join([*([f"Job {self.job}"] if self.job else []), *map(str, self.results)]))

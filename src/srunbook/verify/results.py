@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from srunbook._text import LONGEST_LINE, read_lines
 from srunbook.verify.logs import is_file
 from srunbook.verify.report import Check, failed, passed
 
@@ -18,14 +17,6 @@ DIVERGED = "training diverged: look at the losses before it, lower the learning 
 
 Span = tuple[int, int, int]
 """The first epoch, the last one, and the step from one to the next, 0 if there is only one."""
-
-
-class MetricsError(ValueError):
-    """A table is not as it should be; the message says where, `hint` what to do."""
-
-    def __init__(self, message: str, hint: str = AGAIN) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def check_files(results: Sequence[Path], names: Sequence[str]) -> Check:
@@ -48,53 +39,46 @@ def check_metrics(results: Sequence[Path], asked: int | None) -> Check | None:
     of epochs that the ranks were asked for, if they say.
     """
     checks = []
-    for path in (path for folder in results for path in sorted(folder.rglob(METRICS))):
+    for path in (path for folder in results for path in sorted(folder.rglob(METRICS)) if is_file(path)):
         try:
             checks.append(passed(METRICS, f"{path}: {_summary(path, asked)}"))
-        except (OSError, csv.Error, MetricsError) as error:
-            return failed(METRICS, f"{path}: {error}", getattr(error, "hint", AGAIN))
+        except FloatingPointError as error:
+            return failed(METRICS, f"{path}: {error}", DIVERGED)
+        except (OSError, csv.Error, ValueError) as error:
+            return failed(METRICS, f"{path}: {error}", AGAIN)
     more = f" and {len(checks) - 1} more" if checks[1:] else ""
     return replace(checks[0], evidence=checks[0].evidence + more) if checks else None
 
 
 def _summary(path: Path, asked: int | None) -> str:
     """Return what a table holds, in words."""
-    rows = _rows(path)
-    columns = next(rows, (0, [""]))[1]
     last: dict[str, float] = {}
     text: set[str] = set()
     span: Span | None = None
     lines = 0
-    for line, cells in rows:
-        lines += 1
-        if len(cells) != len(columns):
-            raise MetricsError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
-        for name, cell in zip(columns, cells, strict=True):
-            if name == "epoch" and cell.isdecimal():
-                span = _next(span, int(cell[:18]), line, several="step" in columns)
-            elif cell and name not in text:
-                value = _number(name, cell, line, required=name in last)
-                if value is None:
-                    text.add(name)
-                else:
-                    last[name] = value
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        rows = csv.reader(stream, skipinitialspace=True)
+        columns = next(rows, [""])
+        for cells in filter(None, rows):
+            lines, line = lines + 1, rows.line_num
+            if len(cells) != len(columns):
+                raise ValueError(f"line {line} has {len(cells)} cells and the header {len(columns)}: was it cut off?")
+            for name, cell in zip(columns, cells, strict=True):
+                if name == "epoch" and cell.isdecimal():
+                    span = _next(span, int(cell), line, several="step" in columns)
+                elif cell and name not in text:
+                    value = _number(name, cell, line, required=name in last)
+                    if value is None:
+                        text.add(name)
+                    else:
+                        last[name] = value
     if not lines:
-        raise MetricsError("it holds no numbers")
+        raise ValueError("it holds no numbers")
     if asked and span and span[1] not in (asked, asked - 1 + span[0]):
-        raise MetricsError(f"the last epoch is {span[1]}; {asked} epochs were asked for")
+        raise ValueError(f"the last epoch is {span[1]}; {asked} epochs were asked for")
     ends = ", ".join(f"{name} {value:g}" for name, value in list(last.items())[:12])
     which = f"epochs {span[0]} to {span[1]}" if span else f"{lines} lines"
     return f"{which}{f'; at the end {ends}' if ends else ''}"
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if len(line) > LONGEST_LINE:
-            raise MetricsError(f"line {number} is longer than {LONGEST_LINE} bytes")
-        text = line.decode("utf-8", errors="replace")
-        if text.strip():
-            cells = text.split(",") if '"' not in text else next(csv.reader([text]))
-            yield number, [cell.strip() for cell in cells]
 
 
 def _next(span: Span | None, epoch: int, line: int, *, several: bool) -> Span:
@@ -105,10 +89,10 @@ def _next(span: Span | None, epoch: int, line: int, *, several: bool) -> Span:
     if several:
         return first, epoch, step
     if epoch <= before:
-        raise MetricsError(f"line {line}: epoch {epoch} comes after epoch {before}")
+        raise ValueError(f"line {line}: epoch {epoch} comes after epoch {before}")
     step = step or epoch - before
     if epoch != before + step:
-        raise MetricsError(f"line {line}: epoch {before + step} is missing")
+        raise ValueError(f"line {line}: epoch {before + step} is missing")
     return first, epoch, step
 
 
@@ -118,8 +102,8 @@ def _number(name: str, cell: str, line: int, *, required: bool) -> float | None:
         value = float(cell)
     except ValueError:
         if required:
-            raise MetricsError(f"line {line}: {name} is {cell[:40]!r}, which is not a number") from None
+            raise ValueError(f"line {line}: {name} is {cell[:40]!r}, which is not a number") from None
         return None
     if not math.isfinite(value):
-        raise MetricsError(f"line {line}: {name} is {cell[:40]}", DIVERGED)
+        raise FloatingPointError(f"line {line}: {name} is {cell[:40]}")
     return value

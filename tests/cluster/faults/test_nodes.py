@@ -67,7 +67,7 @@ def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until,
         trials[name].await_fault(fault)
     faults.kill_node(healed, "node2")
     at = time.time()
-    until(lambda: cluster.status(healed.specification.name)["node2"].startswith("down"))
+    until(lambda: cluster.node_states(healed)["node2"].startswith("down"))
     restarted = dict(zip(trials, await_restarts(*trials.values()), strict=True))
     faults.heal(healed)
     again = cluster.capture(healed, ["srun", "-w", "node2", "hostname"])

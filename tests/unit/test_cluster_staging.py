@@ -1,4 +1,4 @@
-"""What `submit` and `copy` take along and bring back; a folder of this machine stands for a home on the cluster."""
+"""What `submit` takes along; a folder of this machine stands for a home on the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from srunbook import cluster
-from srunbook.cluster import ClusterError, Specification, SpecificationError, State, _copying
+from srunbook.cluster import Specification, SpecificationError, State, _jobs
 
 STATE = State(Specification())
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     line = ["env", f"--chdir={folder}"]
-    monkeypatch.setattr(_copying, "entering", lambda state, machine, command, **_: [*line, *command])
+    monkeypatch.setattr(_jobs, "entering", lambda state, machine, command, **_: [*line, *command])
     return folder
 
 
@@ -80,54 +80,7 @@ def test_a_name_that_is_taken_gets_a_number(home, project):
     assert cluster.stage(STATE, project / "train.sbatch") == "/home/alice/train-2"
 
 
-def test_pipes_are_refused(home, project):
-    """A pipe has no content to copy, and would never end."""
-    os.mkfifo(project / "conf" / "pipe")
-
-    with pytest.raises(SpecificationError, match="conf/pipe is a pipe"):
-        staged(home, project / "train.sbatch", project / "conf")
-
-
 def test_what_is_not_there(home, project):
     """What was asked for and is not there is named."""
     with pytest.raises(SpecificationError, match=r"train.sbatch needs .*nothing, which is neither a file nor a folder"):
         staged(home, project / "train.sbatch", project / "nothing")
-
-
-def test_there_and_back(home, project, tmp_path):
-    """Files, folders, programs and links that lead down come back as they were."""
-    (project / "conf" / "key").unlink()
-    (project / "latest").symlink_to("conf")
-    cluster.copy(STATE, str(project), "login:results")
-    cluster.copy(STATE, "login:results", str(tmp_path / "back"))
-
-    assert (tmp_path / "back" / "conf" / "deep" / "a.bin").read_text() == "conf/deep/a.bin"
-    assert os.access(tmp_path / "back" / "run.sh", os.X_OK)
-    assert (tmp_path / "back" / "latest").readlink() == Path("conf")
-    assert {path.name for path in tmp_path.iterdir()} == {"home", "project", "back"}
-
-
-def test_a_link_that_leads_out_ends_a_copy(home, project, tmp_path):
-    """A link that could lead anywhere on this machine does not come back, nor does anything else of its folder."""
-    with pytest.raises(SpecificationError, match="absolute path"):
-        cluster.copy(STATE, f"login:{project}", str(tmp_path / "back"))
-
-    assert not (tmp_path / "back").exists()
-
-
-@pytest.mark.parametrize("direction", ["there", "back"])
-def test_a_folder_takes_nobodys_place(home, project, direction):
-    """What has the name already stays, on either side, and the message names it."""
-    (project / "conf" / "key").unlink()
-    cluster.copy(STATE, str(project / "conf"), "login:")
-    source, target = (str(project / "conf"), "login:") if direction == "there" else ("login:conf", str(project))
-
-    with pytest.raises(ClusterError, match="conf is there already: remove it"):
-        cluster.copy(STATE, source, target)
-
-
-@pytest.mark.parametrize(("source", "target"), [("data", "data-2"), ("node1:a", "login:b"), ("./node1:a", "./b:c")])
-def test_one_of_both_is_on_the_cluster(source, target):
-    """A copy within one side is refused with two examples; a path with a slash before the colon is of this machine."""
-    with pytest.raises(SpecificationError, match="Name a machine before one of the two, as in `copy data login:`"):
-        cluster.copy(STATE, source, target)
