@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext"), str(ROOT / "bench")]
 
 import colours  # noqa: E402 - from docs/_ext
 

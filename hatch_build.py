@@ -18,4 +18,4 @@ class Entries(BuildHookInterface[Any]):
         """Write the file."""
         places = [str(Path(self.root, "src")), *filter(None, [os.environ.get("PYTHONPATH")])]  # pip's build packages
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
-        subprocess.run([sys.executable, "docs/_ext/failure_entries.py"], cwd=self.root, env=environ, check=True)
+        subprocess.run([sys.executable, "-m", "docs._ext.failure_entries"], cwd=self.root, env=environ, check=True)

@@ -77,7 +77,7 @@ def environment(session: nox.Session, parts: list[str] = ALL_PARTS) -> None:
         quiet = [] if sys.stdout.isatty() else ["--quiet"]
         session.run(*uv, *quiet, *options, env=package_places())
         stamp.write_text(json.dumps({"sources": wanted, "parts": [*made["parts"], *new]}))
-    python(session, "docs/_ext/failure_entries.py", silent=True)  # an entry may have changed since the installation
+    python(session, "-m", "docs._ext.failure_entries", silent=True)  # an entry may have changed since the installation
 
 
 def package_places() -> dict[str, str]:
@@ -139,7 +139,7 @@ def docs(session: nox.Session) -> None:
     options = ["-c", ".", "-W", "-n", "--keep-going", "-d", "build/doctrees", "docs", str(SITE)]
     if "--serve" in session.posargs:
         others = [argument for argument in session.posargs if argument != "--serve"]
-        places = ("examples", "slurm", "scripts", "src", "bench", "conf.py")
+        places = ("examples", "slurm", "scripts", "src", "bench", "recordings", "conf.py")
         watched = [f"--watch={name}" for name in places if (ROOT / name).exists()]
         ignored = [f"--re-ignore={pattern}" for pattern in (r"/docs/gallery/", r"__pycache__", r"/\.[^/]*$")]
         python(session, "-m", "sphinx_autobuild", *watched, *ignored, *others, *options)
@@ -175,7 +175,7 @@ def tests(session: nox.Session) -> None:
     """Run unit tests, doctests, and the examples that changed in the simulation (`-- --all`: all; `-- --full`)."""
     environment(session)
     wheels(session)
-    places = ["src", "docs/_ext", "tests/unit", "tests/simulation", "tests/site"]
+    places = ["src", "docs/_ext", "recordings", "tests/unit", "tests/simulation", "tests/site"]
     pytest(session, *places, workers=2, only="not built")
 
 

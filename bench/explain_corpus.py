@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 
 from helpers.corpus import HALVES, Job, as_line, half_of, pack, path_of, read_jobs  # noqa: E402
 

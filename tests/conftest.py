@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from support.patience import PATIENCE
 from support.published import boot, cluster_name
 from support.reader import Reader
 
+from recordings.checking import check
 from srunbook import cluster, simulate
 from srunbook.cluster import Specification, State
 from srunbook.cluster._roots import find_root
@@ -194,8 +196,15 @@ def healed(slurm: State, until: Callable[[Callable[[], object]], object]) -> Ite
 
 
 @pytest.fixture
-def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
+def recorded(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare a run with the recording beside its source or, with `--record`, write that."""
+    again = f"python -m pytest '{request.node.nodeid}'"
+    return partial(check, record=request.config.getoption("--record"), again=again)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, recorded: Callable[..., None]) -> Reader:
     """Return somebody who saves one program and runs it."""
     folder = tmp_path / "saved"
     folder.mkdir()
-    return Reader(folder, bool(request.config.getoption("--record")), request.node.nodeid)
+    return Reader(folder, recorded)

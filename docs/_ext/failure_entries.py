@@ -1,6 +1,6 @@
 """The front matter of entries about failures: read, checked, and written as the file that `srunbook explain` reads.
 
-`python docs/_ext/failure_entries.py` writes `src/srunbook/explain/entries.json`; a build and each session of nox do.
+`python -m docs._ext.failure_entries` writes `src/srunbook/explain/entries.json`; a build and each session of nox do.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recording_files import Recording, read_recording
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from recordings import Recording, read_recording
 from srunbook._files import write_whole
 from srunbook._json import parse_json
 from srunbook.explain import Entry, Scanner, Trouble, shape

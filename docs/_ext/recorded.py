@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from recording_files import Recording, read_recording, recording_path
 from repository import FileError, RepositoryDirective, line, root
 from sphinx.util import logging
 
+from recordings import Recording, read_recording, recording_path
 from srunbook.slurm import expand_pattern
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ the scripts printed beside them, in place of comparing it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
-from support.proof import Proof
-from support.recorded_jobs import entry_check
+from support.proof import check_entry
 
 from srunbook import cluster
 from srunbook.cluster import State
@@ -31,12 +31,6 @@ def _names(given: str | tuple[str, ...]) -> list[str]:
 
 
 @pytest.fixture
-def proof(slurm: State) -> Proof:
-    """Judge jobs of the cluster."""
-    return Proof(slurm)
-
-
-@pytest.fixture
-def entry(slurm: State, request: pytest.FixtureRequest) -> Callable[..., None]:
+def entry(slurm: State, recorded: Callable[..., None]) -> Callable[..., None]:
     """Compare what was printed with the recording of an entry's script, or write it."""
-    return entry_check(slurm, request)
+    return partial(check_entry, recorded, slurm)

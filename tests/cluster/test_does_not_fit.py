@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from recording_files import read_recording, recording_path
 from support.published import stage, submit
 
+from recordings import read_recording, recording_path
 from srunbook.cluster import State, capture
 from srunbook.ranklog import RankStart, parse_rank_lines
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.generated_jobs import Capacity, generated
+from support.proof import job_run, shortcomings
 from support.published import boot, cluster_name
 
 from srunbook import cluster, generate, sites
@@ -237,7 +238,7 @@ def test_script_is_piped_to_sbatch(slurm: State, tmp_path: Path) -> None:
     ],
 )
 def test_rendered_script_runs(
-    slurm: State, proof: Any, framework: str, program: str, values: dict[str, Any], tmp_path: Path
+    slurm: State, framework: str, program: str, values: dict[str, Any], tmp_path: Path
 ) -> None:
     """A rendered script completes on two nodes, and every rank has its lines."""
     shutil.copy(ROOT / program, tmp_path)
@@ -255,7 +256,7 @@ def test_rendered_script_runs(
     job = cluster.submit(slurm, script)
 
     assert job.state == "COMPLETED", job.output
-    assert proof.shortcomings(script, job) == []
+    assert shortcomings(script, job) == []
 
 
 READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))
@@ -267,7 +268,7 @@ sys.stdout.write(f"rank {os.environ[rank]} of {os.environ[size]}\\n")
 
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
-def test_ready_script_runs(slurm: State, proof: Any, path: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_ready_script_runs(slurm: State, path: Path, tmp_path: Path, recorded: Callable[..., None]) -> None:
     """A ready script of the site completes as it is, and starts as many ranks as its second line says."""
     (tmp_path / "train.py").write_text(SAY, encoding="utf-8")
     job = cluster.submit(slurm, path, extra=[tmp_path / "train.py"])
@@ -277,8 +278,7 @@ def test_ready_script_runs(slurm: State, proof: Any, path: Path, tmp_path: Path,
 
     assert (job.state, job.exit_status) == ("COMPLETED", 0), job.output
     assert sorted(re.findall(r"rank (\d+ of \d+)", job.output)) == sorted(f"{rank} of {world}" for rank in range(world))
-    if pytestconfig.getoption("--record"):
-        proof.record(path, job, home=slurm.specification.slurm == "22.05")
+    recorded(path, job_run(slurm, path, job))
 
 
 NAMES = ["lumi", *(pytest.param(x, marks=pytest.mark.full) for x in sites.names() if x not in ("lumi", "generic"))]

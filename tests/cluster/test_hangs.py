@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.comparing import Mask
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import State
 

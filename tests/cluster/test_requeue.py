@@ -6,7 +6,6 @@ short form. `pytest tests/cluster/test_requeue.py --full --record` writes what t
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_files import read_recording, recording_path
-from support.comparing import Mask, compare
-from support.proof import MASKS, Proof
+from support.proof import job_run
 from support.published import stage
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import FinishedJob, State
 
@@ -32,10 +30,8 @@ SPOKEN = re.compile(r"rank \d+/|each step|warning: |epoch \d+: |step \d+: |stopp
 """Lines of the programs themselves; what torchrun, gloo and Slurm say about the signal depends on the moment."""
 
 MOMENT = (
-    Mask(r"^\d+: ", "<task>: ", "torchrun numbers its nodes in the order of their arrival"),
     Mask(r"(stopped|resumed) ((in|before) epoch|after step) \d+( after batch \d+)?", r"\1", "the signal came later"),
     Mask(r"step \d+: loss [\d.]+", "step <n>: loss", "the step at which it stopped has its loss printed as well"),
-    Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
 )
 """What may vary besides between two jobs that were stopped."""
 
@@ -105,7 +101,7 @@ def prepare(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.guide}/{case.name}")
 def test_stopped_job_continues_as_published(
-    case: Case, slurm: State, proof: Proof, as_user: Callable[..., str], until: Any, request: pytest.FixtureRequest
+    case: Case, slurm: State, recorded: Callable[..., None], as_user: Callable[..., str], until: Any
 ) -> None:
     """SIGUSR1 ends the first start after a save; the second adds to the same log, continues there, and completes."""
     contained = "container" in case.name
@@ -128,14 +124,7 @@ def test_stopped_job_continues_as_published(
     assert job.output.count(case.last) == 1, job.output
     assert job.output.index("stopped ") < job.output.index("resumed ") < job.output.index(case.last)
 
-    if request.config.getoption("--record"):
-        proof.record(case.script, job, home=contained or slurm.specification.slurm == "22.05", run="stopped")
-    recording = read_recording(recording_path(case.script, "stopped"))
-    lines = [[line for line in text if SPOKEN.search(line)] for text in (recording.output, job.output.splitlines())]
-    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --full --record"
-    assert recording.source_sha256 == hashlib.sha256(case.script.read_bytes()).hexdigest(), again
-    difference = compare(*(sorted(set(text)) for text in lines), (*MASKS, *MOMENT), ordered=False)
-    assert not difference, f"{difference}\n{again}"
+    recorded(case.script, job_run(slurm, case.script, job), SPOKEN.search, MOMENT, once=True, name="stopped")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name == "requeue"], ids=lambda case: case.guide)
@@ -165,7 +154,7 @@ GLOO = ROOT / "slurm" / "gloo_ddp" / "ddp_cpu.sbatch"
 
 
 def test_next_job_continues_as_published(
-    slurm: State, proof: Proof, as_user: Callable[..., str], request: pytest.FixtureRequest
+    slurm: State, recorded: Callable[..., None], as_user: Callable[..., str]
 ) -> None:
     """A job that waits for the one before it resumes after its last epoch, and completes with the other losses."""
     inside = stage(slurm, GLOO)
@@ -184,15 +173,7 @@ def test_next_job_continues_as_published(
     assert job.output.count("resumed before epoch 3\n") == 1
     assert re.findall(r"epoch (\d): loss", first.output + job.output) == ["0", "1", "2", "3", "4"]
 
-    home = slurm.specification.slurm == "22.05"
-    if request.config.getoption("--record"):
-        proof.record(GLOO, job, command[2:], home=home, run="resumed")
-    recording = read_recording(recording_path(GLOO, "resumed"))
-    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
-    assert recording.source_sha256 == hashlib.sha256(GLOO.read_bytes()).hexdigest(), again
-    lines = [[line for line in text if SPOKEN.search(line)] for text in (recording.output, job.output.splitlines())]
-    difference = compare(*lines, MASKS, ordered=False)
-    assert not difference, f"{difference}\n{again}"
+    recorded(GLOO, job_run(slurm, GLOO, job, command[2:]), SPOKEN.search, name="resumed")
 
 
 def both_starts(job: FinishedJob, as_user: Callable[..., str]) -> FinishedJob:

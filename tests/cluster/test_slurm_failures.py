@@ -7,17 +7,17 @@ minute, too. With `--slurm 24.11 --record` they say that the scripts ran there a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.comparing import Mask
 from support.limited_site import MAINTENANCE, SITE, typed
+from support.proof import check_entry
 from support.published import boot, cluster_name
-from support.recorded_jobs import entry_check
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import Specification, State
 from srunbook.explain import expression, load_entries
@@ -30,7 +30,7 @@ CREDENTIAL = FAILURES / "slurm-credential-expired" / "broken.sbatch"
 SOURCES = sorted({*FAILURES.glob("slurm-*/*.sh"), *FAILURES.glob("slurm-*/*.sbatch")} - {NODE_FAILURE})
 
 SINCE = {"slurm-cpus-conflict": "24.11"}
-"""Generations that were the first to say it, and whose run is the recording."""
+"""Generations that were the first to say it."""
 
 PROGRAMS = sorted(FAILURES.glob("slurm-*/*.py"))
 SEEN = {
@@ -120,7 +120,7 @@ def runs(site: State, request: pytest.FixtureRequest) -> Iterator[dict[Path, Fut
         yield {source: pool.submit(run, site, source, hurry=hurry) for source in ordered}
 
 
-def check(site: State, request: pytest.FixtureRequest, source: Path, done: Run) -> None:
+def check(site: State, recorded: Callable[..., None], source: Path, done: Run) -> None:
     """Compare a run with its recording, and its messages with those that its entry knows."""
     slug = source.parent.name
     forms = [expression(form) for form in load_entries()[slug].messages]
@@ -134,10 +134,7 @@ def check(site: State, request: pytest.FixtureRequest, source: Path, done: Run) 
         errors = [ERRORS] if source.suffix == ".sh" and re.search(ERRORS, done.output, re.MULTILINE) else []
         essential = [*said, *errors, *filter(None, [SEEN.get(slug)])]
     command = " ".join(typed(source))
-    first = SINCE.get(slug, "22.05")
-    entry_check(site, request)(
-        source, command, done.output, essential, done.status, done.rows, masks=MASKS, first=first
-    )
+    check_entry(recorded, site, source, command, done.output, essential, done.status, done.rows, MASKS)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +143,12 @@ def check(site: State, request: pytest.FixtureRequest, source: Path, done: Run) 
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_slurm_says_it_again(
-    source: Path, site: State, generation: str, runs: dict[Path, Future[Run]], request: pytest.FixtureRequest
+    source: Path, site: State, generation: str, runs: dict[Path, Future[Run]], recorded: Callable[..., None]
 ) -> None:
     """A broken script fails with a message that its entry knows, in every generation; a mended one ends well."""
     if generation < SINCE.get(source.parent.name, ""):
         pytest.skip("this generation says nothing")
-    check(site, request, source, runs[source].result())
+    check(site, recorded, source, runs[source].result())
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -165,7 +162,7 @@ def test_scripts_start_the_program_beside_them(program: Path) -> None:
 
 @pytest.mark.full
 def test_node_loses_its_power(
-    site: State, runs: dict[Path, Future[Run]], until: Any, request: pytest.FixtureRequest
+    site: State, runs: dict[Path, Future[Run]], until: Any, recorded: Callable[..., None]
 ) -> None:
     """A job whose node is gone is told so, and ends when Slurm misses the node."""
     for other in runs.values():
@@ -177,4 +174,4 @@ def test_node_loses_its_power(
     cluster.faults.heal(site)
 
     assert state == "NODE_FAIL"
-    check(site, request, NODE_FAILURE, done)
+    check(site, recorded, NODE_FAILURE, done)

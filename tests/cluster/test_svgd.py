@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from recording_files import read_recording, recording_path
+from support.proof import job_run, shortcomings
 from support.published import boot, cluster_name, stage, submit
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import Specification, State, faults
 
@@ -22,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "svgd"
 INTERFACE = ROOT / "examples" / "svgd" / "which_interface.py"
 SLOW = ROOT / "examples" / "failures" / "svgd-slow-network" / "broken.sbatch"
+RATE = Mask(r"[\d.]+ (s|MB|Mbit/s)\b", r"<n> \1", "how fast the link is")
 
 
 # Wide jobs -----------------------------------------------------------------------------------------------------------
@@ -44,17 +44,13 @@ WIDE = {"slurm_multinode_advanced": (), "large_scale": ("--steps=3", "--every=1"
 @pytest.mark.full  # 128 devices and more on two cores take minutes
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", WIDE)
-def test_many_nodes(name: str, wide: State, proof: Any, request: pytest.FixtureRequest) -> None:
+def test_many_nodes(name: str, wide: State, recorded: Callable[..., None]) -> None:
     """A script for many nodes completes unmodified on them, every rank speaks, and it prints what was recorded."""
-    proof = type(proof)(wide)
     script = SCRIPTS / f"{name}.sbatch"
     job = submit(wide, script, WIDE[name])
 
-    assert proof.shortcomings(script, job) == [], job.output
-    if request.config.getoption("--record"):
-        proof.record(script, job, WIDE[name], home=wide.specification.slurm == "22.05")
-    difference = proof.difference(script, job, read_recording(recording_path(script)))
-    assert not difference, f"{difference}\npython -m pytest '{request.node.nodeid}' --full --record"
+    assert shortcomings(script, job) == [], job.output
+    recorded(script, job_run(wide, script, job, WIDE[name]))
 
 
 def test_slurm_takes_the_wide_scripts(slurm: State, wide: State) -> None:
@@ -80,19 +76,14 @@ def test_slurm_refuses_them_on_too_few_nodes(slurm: State) -> None:
 # The network ---------------------------------------------------------------------------------------------------------
 
 
-def test_slow_network_is_seen(healed: State, proof: Any, request: pytest.FixtureRequest) -> None:
+def test_slow_network_is_seen(healed: State, recorded: Callable[..., None]) -> None:
     """Where one of two links is slow, the program names the interface and its rate, whatever NCCL's variable says."""
     faults.link(healed, "50mbit", ["node2"])
     folder = cluster.stage(healed, SLOW, extra=[INTERFACE])
     job = cluster.submit(healed, SLOW, options=["--nodelist=node1,node2"], folder=folder)
     seen = re.findall(r"(node\d): (\w+) sent \S+ MB in \S+ s, (\d+) Mbit/s, NCCL_SOCKET_IFNAME is ib0", job.output)
 
-    assert proof.shortcomings(SLOW, job) == [], job.output
+    assert shortcomings(SLOW, job) == [], job.output
     assert {(host, interface) for host, interface, _ in seen} == {("node1", "eth0"), ("node2", "eth0")}
     assert all(0 < int(rate) <= 60 for *_, rate in seen), seen
-    if request.config.getoption("--record") and healed.specification.slurm == "22.05":
-        proof.record(SLOW, job, home=True)
-    recording = read_recording(recording_path(SLOW))
-    again = f"If this is as it should be: python -m pytest '{request.node.nodeid}' --record"
-    assert recording.source_sha256 == hashlib.sha256(SLOW.read_bytes()).hexdigest(), again
-    assert len([line for line in recording.output if "eth0 sent" in line]) == 2, again
+    recorded(SLOW, job_run(healed, SLOW, job), keep=re.compile("eth0 sent").search, masks=[RATE])

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.comparing import Mask
 from support.published import Jobs, stage
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import State
 from srunbook.verify import Verdict

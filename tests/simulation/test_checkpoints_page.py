@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support import forked
-from support.reader import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "checkpoints"
@@ -96,9 +96,10 @@ def test_commands_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.M
     """The two commands at the top of a program, one after the other, print what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     runs = [reader.run(EXAMPLES / name, command) for command in reader.commands(EXAMPLES / name)]
-    both = Run(" && ".join(run.command for run in runs), sum((run.lines for run in runs), ()), runs[-1].status)
+    output = tuple(line for run in runs for line in run.output)
+    both = replace(runs[-1], command=" && ".join(run.command for run in runs), output=output)
 
-    assert [run.status for run in runs] == [0, 0], both.text
+    assert [run.exit_code for run in runs] == [0, 0], both.text
     assert [len(losses(run.text)) for run in runs] == [3, 3]
     if name == "with_orbax.py":
         assert losses(both.text) == pytest.approx(momentum_descent(6), rel=EXACT)

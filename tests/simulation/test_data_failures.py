@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_files import read_recording, recording_path
-from support.comparing import Mask
 from support.failure_cases import Case, check
+
+from recordings import read_recording, recording_path
+from recordings.comparing import Mask
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"

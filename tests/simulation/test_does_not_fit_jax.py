@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from support import jax_continued
-from support.comparing import RANK_LINE
 from support.jax_layouts import EXACT, STEPS, Training, difference, train
 from support.one_oracle import FEWER_STEPS
 
@@ -167,7 +166,7 @@ def test_compiler_knows_what_a_device_holds(reader: Any) -> None:
     program = EXAMPLES / "compare_meshes.py"
     (command,) = reader.commands(program)
     run = reader.run(program, command, beside=[EXAMPLES / "sharded_jax.py"])
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     found = re.findall(r"^(\S+) +holds +(\d+) KiB; (.*)$", run.text, re.MULTILINE)
 
     assert len(found) == 4
@@ -216,13 +215,13 @@ def test_commands_of_the_docstring(name: str, reader: Any) -> None:
     for command in reader.commands(EXAMPLES / name):
         shutil.rmtree(reader.folder / "checkpoints", ignore_errors=True)
         run = reader.run(EXAMPLES / name, command)
-        assert run.status == 0, f"{command}\n{run.text}"
+        assert run.exit_code == 0, f"{command}\n{run.text}"
         assert "warning" not in run.text
         found.append(printed(run.text))
-    starts = [line for line in parse_rank_lines(run.lines) if isinstance(line, RankStart)]
+    starts = [line for line in parse_rank_lines(run.output) if isinstance(line, RankStart)]
 
     assert len(found) > 1
     assert name == "sharded_jax.py" or (reader.folder / "checkpoints" / "resume_jax-simulation" / "40").is_dir()
     assert all(losses == pytest.approx(found[0], rel=1e-5) for losses in found)
     assert sorted(start.rank for start in starts) == [0, 1, 2, 3]
-    reader.compare(EXAMPLES / name, run, lambda line: True, RANK_LINE)
+    reader.compare(EXAMPLES / name, run)

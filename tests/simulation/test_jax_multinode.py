@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.comparing import RANK_LINE, Mask
 
+from recordings.comparing import Mask
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
 from srunbook.simulate import Result
@@ -28,7 +28,6 @@ TOLERANCE = 1e-3
 
 
 MASKS = (
-    *RANK_LINE,
     Mask(r"[\d.]+ ms", "<t> ms", "times differ from run to run"),
     Mask(r"\d+% of", "<n>% of", "it is a ratio of two times"),
 )
@@ -40,7 +39,7 @@ def test_commands_of_the_docstring_work(program: str, reader: Any) -> None:
     command = reader.commands(EXAMPLES / program)[-1]
     run = reader.run(EXAMPLES / program, command)
 
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     # The order of the rows of a table is that of their times.
     reader.compare(EXAMPLES / program, run, lambda line: True, [*MASKS, Mask(" +", " ", "column widths")])
 

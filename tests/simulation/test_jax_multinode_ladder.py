@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from support import programs
 from support.accidents import flip_a_bit, signal_at_import
-from support.comparing import RANK_LINE, Mask
 
+from recordings.comparing import Mask
 from srunbook import simulate
 from srunbook.ranklog import RankStart, parse_rank_lines
 from srunbook.simulate import Result
@@ -240,7 +240,7 @@ def test_command_of_the_docstring(rung: str, reader: Any, of_one_device: dict[in
     """
     run = reader.run(EXAMPLES / rung, reader.commands(EXAMPLES / rung)[-1])
 
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     assert losses(run.text) == pytest.approx(of_one_device, rel=BFLOAT16 if rung == "less_memory.py" else TOLERANCE)
     assert "warning" not in run.text
-    reader.compare(EXAMPLES / rung, run, lambda line: True, RANK_LINE)
+    reader.compare(EXAMPLES / rung, run)

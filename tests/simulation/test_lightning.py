@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import torch
 from support.accidents import flip_a_bit
-from support.comparing import LIGHTNING_EPOCH
 
+from recordings.comparing import ROUNDING
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 from srunbook.simulate._checks import derived_ports
@@ -42,7 +42,7 @@ def commands(reader: Any) -> list[str]:
 
 def iterations(run: Any) -> set[str]:
     """How many iterations the lines of the epochs count."""
-    return {line.split(": ")[1].split(",")[0] for line in run.lines if "Epoch " in line}
+    return {line.split(": ")[1].split(",")[0] for line in run.output if "Epoch " in line}
 
 
 def spoken(line: str) -> bool:
@@ -53,7 +53,7 @@ def spoken(line: str) -> bool:
 def test_one_process(reader: Any, commands: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One process makes 219 iterations of 32 samples in an epoch, and leaves what the page names, for benchmark.py."""
     run = reader.run(TRAIN, commands[0])
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     folder = reader.folder / "outputs" / "1x1"
     with (folder / "local" / "metrics.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["val_accuracy"]]
@@ -74,8 +74,8 @@ def test_one_process(reader: Any, commands: list[str], monkeypatch: pytest.Monke
 def test_two_nodes(reader: Any, commands: list[str]) -> None:
     """Four processes on two nodes make 55 iterations, are one world, and end with the same parameters."""
     run = reader.run(TRAIN, commands[1])
-    assert run.status == 0, run.text
-    told = parse_rank_lines(run.lines)
+    assert run.exit_code == 0, run.text
+    told = parse_rank_lines(run.output)
     starts = [line for line in told if isinstance(line, RankStart)]
     ends = [line for line in told if isinstance(line, RankEnd)]
 
@@ -95,7 +95,7 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
     assert {one.steps for one in ends} == {110}
     assert len({one.params for one in ends}) == 1
     assert len(ends) == 4
-    reader.compare(TRAIN, run, spoken, LIGHTNING_EPOCH)
+    reader.compare(TRAIN, run, spoken, ROUNDING)
 
 
 @pytest.mark.full
@@ -104,8 +104,8 @@ def test_program_that_requeues(reader: Any) -> None:
     program = TRAIN.with_name("train_requeue.py")
     run = reader.run(program, reader.commands(program)[1], beside=[TRAIN])
 
-    assert run.status == 0, run.text
-    reader.compare(program, run, spoken, LIGHTNING_EPOCH)
+    assert run.exit_code == 0, run.text
+    reader.compare(program, run, spoken, ROUNDING)
 
 
 # What it says when it cannot train ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.comparing import Mask
 
+from recordings.comparing import Mask
 from srunbook import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,5 +151,5 @@ def test_table_of_the_page(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None
         assert trained.returncode == 0, trained.output
     run = reader.run(BENCHMARK, reader.commands(BENCHMARK)[0])
 
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     reader.compare(BENCHMARK, run, lambda line: " x " in line, [MEASURED])

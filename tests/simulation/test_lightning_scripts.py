@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from recording_files import read_recording, recording_path
 
+from recordings import read_recording, recording_path
 from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]

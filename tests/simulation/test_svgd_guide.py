@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from recording_files import read_recording, recording_path
-from support.comparing import RANK_LINE, Mask
-from support.library_lines import without_greetings
-from support.reader import Reader, Run
+from support.reader import Reader
 from support.svgd_oracles import SHARE
 
+from recordings import Recording, read_recording, recording_path
+from recordings.checking import check
+from recordings.comparing import Mask
+from recordings.library_lines import without_greetings
 from srunbook import simulate
 from srunbook.cli import main
 
@@ -35,7 +36,6 @@ SCRIPTS = ROOT / "slurm" / "svgd"
 PAGES = ROOT / "docs" / "guides" / "svgd"
 
 MASKS = (
-    *RANK_LINE,
     Mask(r"direction \S+, bandwidth \S+, .*", "direction <n>, bandwidth <n>, <t>", "rounding, and times"),
     Mask(r"(rate|mutation) \S+ \+- \S+", r"\1 <n> +- <n>", "processors round in different ways"),
     Mask(r"(fast_math=true .* is) \S+", r"\1 <n>", "it depends on what the processor adds at once"),
@@ -80,13 +80,13 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Recording]:
     """Save a program of the guide and start it as its docstring says, once for all tests."""
 
     @functools.cache
-    def run(name: str) -> Run:
+    def run(name: str) -> Recording:
         (case,) = (case for case in CASES if case.name == name)
-        reader = Reader(tmp_path_factory.mktemp("saved"), record=False, node_id=name)
+        reader = Reader(tmp_path_factory.mktemp("saved"), compare=check)
         command = reader.commands(EXAMPLES / name)[case.command]
         return reader.run(EXAMPLES / name, command, [EXAMPLES / other for other in case.beside])
 
@@ -102,12 +102,12 @@ DRAWN = ("coalescent_posterior.py",)
     [pytest.param(case, marks=pytest.mark.full if case.name in DRAWN else ()) for case in CASES],
     ids=lambda case: case.name,
 )
-def test_program_prints_what_was_recorded(case: Case, ran: Callable[[str], Run], reader: Reader) -> None:
+def test_program_prints_what_was_recorded(case: Case, ran: Callable[[str], Recording], reader: Reader) -> None:
     """A program that somebody saves and starts as its docstring says prints what the page shows."""
     program = EXAMPLES / case.name
     run = ran(case.name)
 
-    assert run.status == 0, run.text
+    assert run.exit_code == 0, run.text
     reader.compare(program, run, lambda line: re.search(case.essential, line) is not None, (*MASKS, *case.masks))
 
 
@@ -120,7 +120,7 @@ def answer(text: str, name: str = "rate") -> tuple[float, float]:
     return float(mean), float(deviation)
 
 
-def test_posterior_is_that_of_the_grid(ran: Callable[[str], Run]) -> None:
+def test_posterior_is_that_of_the_grid(ran: Callable[[str], Recording]) -> None:
     """Mean and standard deviation of the particles of my_svgd.py are within 5 % of those that a grid gives."""
     exact = answer(ran("simple_multinode_example.py").text)
     particles = answer(ran("my_svgd.py").text)
@@ -130,7 +130,7 @@ def test_posterior_is_that_of_the_grid(ran: Callable[[str], Run]) -> None:
 
 
 @pytest.mark.full
-def test_exact_posterior_of_two_rates(ran: Callable[[str], Run]) -> None:
+def test_exact_posterior_of_two_rates(ran: Callable[[str], Recording]) -> None:
     """Means and deviations of the particles of coalescent_posterior.py are near those of the exact posterior."""
     shares = [float(share) for share in re.findall(r"exact .*  (\S+) %", ran("coalescent_posterior.py").text)]
 
@@ -138,7 +138,7 @@ def test_exact_posterior_of_two_rates(ran: Callable[[str], Run]) -> None:
     assert max(map(abs, shares)) < 100 * SHARE
 
 
-def test_by_hand_is_the_same(ran: Callable[[str], Run]) -> None:
+def test_by_hand_is_the_same(ran: Callable[[str], Recording]) -> None:
     """The program by hand and the short one say the same of devices, and come to the same rate."""
     environ = {"SLURM_COORDINATOR_ADDRESS": "127.0.0.1"}  # scontrol is not there
     long = simulate.run([sys.executable, str(EXAMPLES / "legacy_multinode.py")], nodes=2, env=environ)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.comparing import Mask
 from support.failure_cases import Case, check
+
+from recordings.comparing import Mask
 
 pytest.importorskip("optax")
 

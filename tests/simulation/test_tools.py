@@ -7,8 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from support.comparing import Mask
-
+from recordings.comparing import Mask
 from srunbook.explain import load_entries
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +29,7 @@ def test_training_fails_on_both_ranks(reader: Any) -> None:
     run = reader.run(TRAIN, command)
 
     aborted = "terminate called without an active exception" in run.text  # as ranks that end by an exception may
-    assert run.status == (128 + signal.SIGABRT if aborted else 1)
+    assert run.exit_code == (128 + signal.SIGABRT if aborted else 1)
     reader.compare(TRAIN, run, lambda line: bool(re.search("allocate memory|Connection closed", line)), MASKS)
 
 
@@ -39,8 +38,8 @@ def test_first_failure_is_named(reader: Any) -> None:
     (command,) = reader.commands(ASK)
     run = reader.run(ASK, command, beside=[TRAIN])
 
-    assert run.status == 0
-    assert run.lines[0].startswith("The first failure: rank 1 on 127.0.0.2, job.log, line ")
+    assert run.exit_code == 0
+    assert run.output[0].startswith("The first failure: rank 1 on 127.0.0.2, job.log, line ")
     assert run.text.index("torch-out-of-memory.html") < run.text.index("What followed:")
     assert run.text.index("What followed:") < run.text.index("torch-peer-died.html")
     reader.compare(ASK, run, says_why, MASKS)
@@ -57,5 +56,5 @@ def test_memory(reader: Any) -> None:
     (command,) = reader.commands(MEMORY)
     run = reader.run(MEMORY, command)
 
-    assert run.status == 0
+    assert run.exit_code == 0
     reader.compare(MEMORY, run, keep=lambda _line: True, masks=[])

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_files import read_recording, recording_path
-from support.comparing import Mask
-from support.failure_cases import Case, check, check_comparison
-from support.reader import Reader
+from support.failure_cases import Case, check
+
+from recordings import read_recording, recording_path
+from recordings.checking import never_printed
+from recordings.comparing import Mask
 
 TOO_LATE = r"(RendezvousConnectionError: The|'NoneType' object has no attribute 'is_failed')"
 NO_ANSWER = r"(Connection (closed|reset) by peer|Timed out waiting 6000ms for (recv|send) operation)"
@@ -130,20 +131,14 @@ def test_program_prints_what_was_recorded(case: Case, reader: Any, monkeypatch: 
     check(FAILURES / case.program, case, reader, MASKS)
 
 
-def test_comparison_sees_another_message() -> None:
-    """A message of other words is a difference, even with everything masked that may vary."""
-    case = next(case for case in BROKEN if case.program.startswith("torch-port-in-use"))
-    check_comparison(FAILURES / case.program, case, MASKS, "EADDRINUSE", "EACCES")
-
-
 def test_comparison_takes_any_stack_of_the_store() -> None:
     """Which call of the store finds that the other torchrun has left is chance; every other line has to be printed."""
     recorded = read_recording(recording_path(FAILURES / "torch-agent-late" / "broken.py")).output
     began = "[1] [W1123 07:52:15.9 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=4)"
     printed = ["[0] rank 0 of 2 has finished", began, "[1] frame #3: c10d::TCPStore::check()", recorded[-1]]
 
-    assert Reader.never_printed(recorded, printed, lambda line: "has finished" in line) is None
+    assert never_printed(recorded, printed, lambda line: "has finished" in line) is None
     more = [*recorded, "[0] the results are in results.csv"]
-    assert Reader.never_printed(more, printed, lambda line: "has finished" in line) == (
+    assert never_printed(more, printed, lambda line: "has finished" in line) == (
         f"recorded, but not printed:\n{more[-1]}"
     )

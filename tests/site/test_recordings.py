@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recording_files import Recording, RecordingError, read_recording, recording_path, write_recording
+
+from recordings import Recording, RecordingError, read_recording, recording_path, write_recording
+from recordings.checking import check, difference
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "slurm", "scripts")
@@ -114,26 +117,39 @@ def test_forged_recording_is_found(written, changes, complaint):
     ("changes", "complaint"),
     [
         ({}, None),
-        ({"where": "simulation"}, "says that worker.py ran on simulation"),
-        ({"exit_code": 1}, "has exit status 1; the run ended with 0"),
-        ({"versions": {"python": "3.11.2", "jax": "0.9.9"}}, "is of jax 0.9.9; installed is"),
-        ({"versions": {"python": "3.11.2"}}, "names the versions of ['python'], not of"),
+        ({"where": "simulation"}, "has where simulation; this run has process"),
+        ({"exit_code": 1}, "has exit_code 1; this run has 0"),
+        ({"source_sha256": "0" * 64}, "of another version of the file"),
+        ({"versions": {"python": "3.11.2", "jax": "0.9.9"}}, "is of jax 0.9.9; this run is of 0.10.2"),
         ({"output": ("loss 1.0", "a line about /x at 0x12")}, "+loss 1.0"),
         ({"output": (*SAMPLE.output, "all 8 GPUs are busy")}, "but not printed:\nall 8 GPUs are busy"),
         ({"output": (*SAMPLE.output, f"sha256 {'0f' * 32}")}, None),
     ],
     ids=lambda value: "" if value is None or isinstance(value, str) else " ".join(value) or "whole",
 )
-def test_run_that_is_not_the_recorded_one(written, reader, monkeypatch, changes, complaint):
+def test_run_that_is_not_the_recorded_one(changes, complaint):
     """A run differs from a recording of another place, status, version, number of lines, or further lines."""
-    program = written(**changes)
-    run = type("Run", (), {"command": SAMPLE.command, "lines": SAMPLE.output, "status": 0, "text": ""})()
-    monkeypatch.setattr(type(reader), "framework", staticmethod(lambda _: {"jax": "0.10.2"}))
+    problem = difference(replace(SAMPLE, **changes), SAMPLE, keep=lambda line: "loss" in line)
 
-    found = reader.difference(program, run, SAMPLE.source_sha256, lambda line: "loss" in line, [])
+    assert (problem is None) == (complaint is None), problem
+    assert complaint is None or complaint in problem
 
-    assert (found is None) == (complaint is None), found
-    assert complaint is None or complaint in found
+
+def test_home_and_other_generations(written):
+    """A run on another generation of Slurm is added to the recording; one of its home replaces it where it differs."""
+    home = replace(SAMPLE, where="slurm", versions={"slurm": "22.05.8"})
+    program = written(**asdict(home))
+    newer = replace(home, output=("other words",), versions={"slurm": "24.11.5"}, date="2026-02-03")
+    write = partial(check, program, record=True, again="")
+    write(newer, keep=lambda line: False)
+    write(newer, keep=lambda line: False)
+    write(replace(home, output=("loss 2.0",)), keep=lambda line: "loss" in line)
+
+    assert read_recording(recording_path(program)) == replace(
+        home, output=("loss 2.0",), also=[{"slurm": "24.11.5", "date": "2026-02-03"}]
+    )
+    with pytest.raises(AssertionError, match="another version of the file"):
+        write(replace(newer, source_sha256="0" * 64))
 
 
 def test_recording_comes_back(tmp_path):

@@ -133,7 +133,9 @@ def test_file_that_is_not_shown_or_not_run(tiny_site):
 def test_no_doctest_is_skipped():
     """Every example in a docstring runs."""
     files = [
-        path for name in ("src", "docs/_ext", "examples", "scripts", "bench") for path in (ROOT / name).rglob("*.py")
+        path
+        for name in ("src", "docs/_ext", "recordings", "examples", "scripts", "bench")
+        for path in (ROOT / name).rglob("*.py")
     ]
     skipping = re.compile(r"doctest:.*\+SKIP|__doctest_skip__")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.comparing import Difference, farthest
 from support.patience import PATIENCE
 from support.programs import edited
 
+from recordings.comparing import Difference, farthest
 from srunbook import simulate
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"

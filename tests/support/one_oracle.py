@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 from support import forked
-from support.comparing import Difference, farthest
 from support.programs import edited
+
+from recordings.comparing import Difference, farthest
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 

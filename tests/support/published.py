@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.library_lines import aborted_at_exit
 
+from recordings.library_lines import aborted_at_exit
 from srunbook import cluster
 from srunbook.cli._checkout import programs_of, provision
 from srunbook.cluster import FinishedJob, Image, Specification, State

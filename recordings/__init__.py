@@ -1,4 +1,7 @@
-"""Recordings: what a script or program printed, kept beside it with the stamp of the run."""
+"""Recordings: what a script or program printed, kept beside it with the stamp of the run.
+
+The site shows them, and tests compare each new run with them: the form is here, the comparison in `comparing`.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,11 @@ class Recording:
     accounting: list[dict[str, str]] = field(default_factory=list)
     also: list[dict[str, str]] = field(default_factory=list)
     schema: Literal[1] = 1
+
+    @property
+    def text(self) -> str:
+        """The output in one piece."""
+        return "\n".join(self.output)
 
 
 def recording_path(source: Path, run: str = "") -> Path:
