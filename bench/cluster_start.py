@@ -11,7 +11,7 @@ from helpers.program import options_of, write
 from measurements import Configuration
 
 from srunbook import cluster
-from srunbook.cli._checkout import provision
+from srunbook.cli._expected import provision
 
 
 def one(slurm: str, nodes: int) -> dict[str, float]:

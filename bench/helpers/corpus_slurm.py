@@ -16,9 +16,9 @@ from helpers.corpus_simulated import Unfit
 from helpers.corpus_slurm_plan import HERE, ROOT, Scripted, plan
 from helpers.program import boot
 from support.limited_site import MAINTENANCE, SITE, typed
+from support.published import PLACE, programs_of
 
 from srunbook import cluster
-from srunbook.cli._checkout import PLACE, programs_of
 from srunbook.cluster import ClusterError, Specification, State
 from srunbook.slurm import is_over, queue_states
 

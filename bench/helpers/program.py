@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -55,12 +56,14 @@ def example(name: str) -> ModuleType:
 
 
 def boot(specification: cluster.Specification) -> cluster.State:
-    """Bring a cluster up as the command does: with this checkout at /opt/srunbook, in place of one of the same name."""
+    """Bring a cluster up as the command does, with this checkout at /opt/srunbook, in place of one of the same name."""
     from srunbook import cluster
-    from srunbook.cli._checkout import provision
+    from srunbook.cli._expected import provision
 
+    root = EXAMPLES.parent
+    binds = tuple(cluster.Bind(root, place) for place in (Path("/opt/srunbook"), root))
     cluster.down(specification.name)
-    return cluster.up(specification, provision(), say=print)
+    return cluster.up(specification, replace(provision(), binds=binds), say=print)
 
 
 def printed_samples(

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.published import stage, submit_all
+from support.published import programs_of, stage, submit_all
 
 from srunbook import cluster
-from srunbook.cli._checkout import programs_of
 from srunbook.cluster import State, faults
 
 ROOT = Path(__file__).resolve().parents[2]

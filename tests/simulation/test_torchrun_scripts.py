@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from support.programs import stand_ins
-
-from srunbook.cli._checkout import programs_of
+from support.published import programs_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_SCRIPTS = sorted((ROOT / "slurm" / "torchrun").glob("*.sbatch"))

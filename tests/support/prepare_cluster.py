@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+from support.published import provision
+
 from srunbook import cluster
-from srunbook.cli._checkout import provision
 from srunbook.cluster._host import check_host, has_cgroup_v1
 from srunbook.cluster._roots import ensure_image, ensure_root
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,35 @@ import pytest
 
 from recordings.library_lines import aborted_at_exit
 from srunbook import cluster
-from srunbook.cli._checkout import programs_of, provision
-from srunbook.cluster import FinishedJob, Image, Specification, State
+from srunbook.cli import _expected
+from srunbook.cluster import Bind, FinishedJob, Image, Provision, Specification, State
 from srunbook.cluster._provision import IMAGES
 from srunbook.cluster._roots import ensure_image, ensure_root
 from srunbook.slurm import ask_accounting, queue_states
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PLACE = Path("/opt/srunbook")
+"""Where jobs see the repository, besides its own path, which an editable installation points to."""
+
+JAX_IMAGE = Image(
+    "jax",
+    ROOT / "examples" / "jax_multinode" / "jax.def",
+    {"VARIANT": "cpu", "MIRROR": "{mirror}", "INDEX": "{index}"},
+)
+
+
+def provision() -> Provision:
+    """Return what the command gives to a cluster, with this repository and the image of the JAX guide."""
+    return replace(_expected.provision(), binds=(Bind(ROOT, PLACE), Bind(ROOT, ROOT)), images=(JAX_IMAGE,))
+
+
+def programs_of(script: Path) -> list[Path]:
+    """Return the programs of the guide of a published script, which a reader has beside it."""
+    if script.parent.parent != ROOT / "slurm":
+        return []
+    folder = ROOT / "examples" / script.parent.name
+    return sorted(path for path in [*folder.glob("*.py"), *folder.glob("full/*.py")] if path.name[:5] != "plot_")
 
 
 def cluster_name(config: pytest.Config, *parts: str) -> str:
@@ -49,7 +73,7 @@ def give_torch_image(state: State) -> None:
     arguments = {"MIRROR": "{mirror}", "INDEX": "{index}"}
     if wheels:  # they are for the Python of Debian 12
         arguments |= {"DEBIAN": "bookworm", "TORCH": "--find-links=/mnt torch==2.13.0"}
-    definition = Path(__file__).resolve().parents[2] / "examples" / "torchrun" / "torch.def"
+    definition = ROOT / "examples" / "torchrun" / "torch.def"
     image = Image("torch", definition, arguments, Path(wheels) if wheels else None)
     ensure_image(ensure_root(cluster.NEWEST), image, say=print)
     for user in state.specification.user_ids:

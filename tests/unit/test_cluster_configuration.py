@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from srunbook.cli._checkout import programs_of
 from srunbook.cluster import Bind, Image, Provision, Specification, State, read_state
 from srunbook.cluster._accounting import scripts
 from srunbook.cluster._configuration import choose_plugins, gres_conf, slurm_conf
@@ -171,18 +170,3 @@ def test_a_record_of_another_version_is_read(tmp_path, monkeypatch):
     )
 
     assert read_state("old") == state
-
-
-def test_the_programs_of_a_guide_lie_in_its_examples(tmp_path):
-    """The command gives `slurm/<guide>/x.sbatch` the programs of `examples/<guide>`, and other scripts nothing."""
-    for name in ("train.py", "plot_train.py", "notes.md", "full/whole.py"):
-        path = tmp_path / "examples" / "guide" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-
-    programs = programs_of(tmp_path / "slurm" / "guide" / "x.sbatch")
-    assert [path.relative_to(tmp_path).as_posix() for path in programs] == [
-        *("examples/guide/full/whole.py", "examples/guide/train.py")
-    ]
-    assert programs_of(tmp_path / "slurm" / "other" / "x.sbatch") == []
-    assert programs_of(tmp_path / "x.sbatch") == []

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from srunbook import cluster, sites
-from srunbook.cli._checkout import programs_of, provision
+from srunbook.cli._expected import provision
 
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -134,8 +134,8 @@ def submit(
 ) -> None:
     """Submit a job script unmodified, follow its output, and end with its rows in sacct and its exit status.
 
-    The script is submitted from a new folder of the user's home, beside the programs of its guide or the Python and
-    configuration files that lie next to it. Of an array this waits for all elements, of a heterogeneous job for all
+    The script is submitted from a new folder of the user's home, beside the Python and configuration files that lie
+    next to it. Of an array this waits for all elements, of a heterogeneous job for all
     components; the exit status is that of the first one that failed.
     """
     job = cluster.submit(
@@ -143,7 +143,7 @@ def submit(
         file,
         arguments,
         user=user,
-        extra=[*programs_of(file), *extra],
+        extra=extra,
         timeout=timeout,
         follow=lambda text: click.echo(text, nl=False),
     )

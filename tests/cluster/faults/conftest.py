@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 import torch
 from measurements import Configuration, Measurement, read_measurement, write_measurement
+from support.published import programs_of
 
 import srunbook
 from srunbook import cluster
-from srunbook.cli._checkout import programs_of
 from srunbook.cluster import FinishedJob, State
 from srunbook.ranklog import RankEnd, parse_rank_lines
 from srunbook.slurm import is_over, queue_states
