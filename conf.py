@@ -40,6 +40,7 @@ extensions = [
     "code_file",
     "recorded",
     "real_files",
+    "file_table",
     "gallery",
     "failures",
     "measured",

@@ -1,4 +1,4 @@
-"""Rejects every code block that is not (part of) a real file, and reports which files the pages show.
+"""Rejects every code block that is not (part of) a real file.
 
 Every page may show what `code-file`, `code-diff` and `recorded` make, the forms of a message, and one-line commands.
 Three kinds of page may show more, and each only what it was made from: a gallery page its example and what it printed,
@@ -9,7 +9,6 @@ gallery alone. A one-line command may only have options that exist, and name fil
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
 from functools import cache
@@ -17,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from code_file import INCLUDED
 from docutils import nodes
-from repository import FOLDERS, noted, root
+from repository import FOLDERS, root
 from sphinx.util import logging
 
-from srunbook._files import write_whole
 from srunbook.cli import main
 
 if TYPE_CHECKING:
@@ -125,25 +122,6 @@ def wrong_options(words: list[str]) -> str | None:
         return error.format_message()
 
 
-def report(app: Sphinx, exception: Exception | None) -> None:
-    """Write beside the site which pages show which file; a build that failed has no such report."""
-    path = Path(app.outdir).with_name(f"{Path(app.outdir).name}-included.json")
-    path.unlink(missing_ok=True)
-    if exception is not None or app.statuscode or (app._warncount and app._fail_on_warnings):
-        return
-    pages: dict[str, set[str]] = {}
-    for page, files in noted(app.env, INCLUDED).items():
-        for name in files:
-            pages.setdefault(name, set()).add(page)
-    for page in app.env.found_docs:
-        if page.startswith("gallery/") and not page.endswith("index"):
-            pages.setdefault(f"examples/{page.removeprefix('gallery/')}.py", set()).add(page)
-    text = json.dumps({name: sorted(pages[name]) for name in sorted(pages)}, indent=2)
-    write_whole(path, text + "\n")
-
-
 def setup(app: Sphinx) -> None:
-    """Connect the check and the report."""
-    app.setup_extension("code_file")
+    """Connect the check."""
     app.connect("doctree-read", check)
-    app.connect("build-finished", report)

@@ -94,6 +94,7 @@ def new_site(root: Path) -> TinySite:
     (root / "docs" / "_static" / "drawings").unlink()
     for name in ("_ext", "_templates", "_inventories"):
         (root / "docs" / name).symlink_to(ROOT / "docs" / name)
+    (root / "recordings").symlink_to(ROOT / "recordings")
     (root / "bench").mkdir()
     (root / "bench" / "measurements.py").symlink_to(ROOT / "bench" / "measurements.py")
     site.write("conf.py", (ROOT / "conf.py").read_text(encoding="utf-8"))
