@@ -31,11 +31,13 @@ pytestmark = pytest.mark.usefixtures("compiled_once")
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a program on a mesh, with some text replaced."""
+    """Run a program on a mesh, with half of its layers and some text replaced."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # half of the time to compile
+    layers = ("LAYERS = 64, 4, 4\n", "LAYERS = 64, 4, 2\n")
 
     def start(name: str, mesh: str, processes: int, *edits: tuple[str, str], devices: int = 0) -> simulate.Result:
-        command = [sys.executable, edited(EXAMPLES / name, tmp_path, edits), "--mesh", mesh]
+        command = [sys.executable, edited(EXAMPLES / name, tmp_path, [layers, *edits]), "--mesh", mesh]
         return simulate.run(command, nodes=processes, gpus_per_node=devices)
 
     return start
