@@ -234,8 +234,8 @@ def bench(session: nox.Session) -> None:
     """Measure what the figures show: all of bench/, or what is named (`-- simulate_start`). Needs a quiet machine."""
     environment(session)
     measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
-    # One is made of reports that other sessions left, one needs Lighthouse from npm, and three an NVIDIA GPU.
-    for other in ("test_costs", "lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
+    # One needs Lighthouse from npm, and three an NVIDIA GPU.
+    for other in ("lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
         measured.remove(other)  # so only when it is named
     for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
         program = ROOT / "bench" / f"{name}.py"

@@ -6,23 +6,14 @@ python bench/does_not_fit.py --output /tmp/x.json
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from helpers.fit_trainings import PROGRAMS, STEPS, difference, train
 from helpers.program import options_of, write
 from measurements import Configuration, read_measurement
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
-
-from support import forked, one_oracle  # noqa: E402
-
-COMBINED = ROOT / "bench" / "ranks" / "every_layout.py"
-SECONDS = 400.0
-"""How long a training may take: eight ranks may share one core."""
+COMBINED = Path(__file__).with_name("ranks") / "every_layout.py"
 
 AXES = ("pipeline", "data", "shard", "tensor")
 
@@ -61,34 +52,29 @@ TOGETHER = (
 def main() -> None:
     """Train one process in each precision, then every layout that the file does not have."""
     options = options_of(__doc__, "does_not_fit")
-    os.environ["OMP_NUM_THREADS"] = "1"
 
-    runs = [(one_oracle.PROGRAMS / name, nodes, each, (), mesh) for (name, nodes, each), mesh in RUNGS.items()]
+    runs = [(PROGRAMS / name, nodes, each, (), mesh) for (name, nodes, each), mesh in RUNGS.items()]
     for mesh in TOGETHER:
         ranks = mesh[0] * mesh[1] * mesh[2] * mesh[3]
         runs.append((COMBINED, 1, ranks, mesh, mesh))
     kept = read_measurement(options.output).configurations if options.output.exists() else []
     configurations = []
-    with tempfile.TemporaryDirectory() as folder, forked.forking(one_oracle.PROGRAMS, *one_oracle.IMPORTED) as process:
-        start = forked.Forked(process, Path(folder))
-        program = one_oracle.PROGRAMS / "ddp.py"
-        expected = {name: one_oracle.train(start, program, 1, 1, dtype=name) for name in ("float64", "float32")}
-        for path, nodes, each, arguments, mesh in runs:
-            parameters = {"program": path.name, **dict(zip(AXES, mesh, strict=True))}
-            samples = next((dict(row.samples) for row in kept if row.parameters == parameters), {})
-            for dtype in () if samples else expected if path != COMBINED else ("float64",):
-                found = one_oracle.train(start, path, nodes, each, *arguments, dtype=dtype, timeout=SECONDS)
-                difference = one_oracle.difference(found, expected[dtype])
-                samples[f"loss_in_{dtype}"] = [difference.loss]
-                samples[f"parameters_in_{dtype}"] = [difference.parameters]
-            name = f"{path.stem} {'x'.join(map(str, mesh))}"
-            configurations.append(Configuration(name, parameters, samples))
-            print(name, samples, flush=True)
+    expected = {dtype: train(PROGRAMS / "ddp.py", 1, 1, dtype=dtype) for dtype in ("float64", "float32")}
+    for path, nodes, each, arguments, mesh in runs:
+        parameters = {"program": path.name, **dict(zip(AXES, mesh, strict=True))}
+        samples = next((dict(row.samples) for row in kept if row.parameters == parameters), {})
+        for dtype in () if samples else expected if path != COMBINED else ("float64",):
+            loss, parameter = difference(train(path, nodes, each, *arguments, dtype=dtype), expected[dtype])
+            samples[f"loss_in_{dtype}"] = [loss]
+            samples[f"parameters_in_{dtype}"] = [parameter]
+        name = f"{path.stem} {'x'.join(map(str, mesh))}"
+        configurations.append(Configuration(name, parameters, samples))
+        print(name, samples, flush=True)
     write(
         options.output,
         configurations,
         versions={"torch": version("torch")},
-        parameters={"steps": one_oracle.STEPS, "backend": "gloo", "difference": "largest absolute"},
+        parameters={"steps": STEPS, "backend": "gloo", "difference": "largest absolute"},
     )
 
 

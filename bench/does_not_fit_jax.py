@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from helpers.fit_jax_trainings import train
+from helpers.fit_trainings import STEPS, difference
 from helpers.program import options_of, write
 from measurements import Configuration
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # the oracle is the tests'
-
-from support import jax_layouts  # noqa: E402
 
 PROGRAM = "sharded_jax.py"
 PROCESSES = 2
@@ -39,25 +35,23 @@ def main() -> None:
     configurations = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        expected = {
-            dtype: jax_layouts.train(folder, PROGRAM, "data=1", dtype=dtype) for dtype in ("float64", "float32")
-        }
+        expected = {dtype: train(folder, PROGRAM, "data=1", dtype=dtype) for dtype in ("float64", "float32")}
         for data, shard, tensor in MESHES:
             mesh = f"data={data},shard={shard},tensor={tensor}"
             each = data * shard * tensor // PROCESSES
             samples = {}
             for dtype, one in expected.items():
-                found = jax_layouts.train(folder, PROGRAM, mesh, processes=PROCESSES, devices=each, dtype=dtype)
-                difference = jax_layouts.difference(found, one)
-                samples[f"loss_in_{dtype}"] = [difference.loss]
-                samples[f"parameters_in_{dtype}"] = [difference.parameters]
+                divided = train(folder, PROGRAM, mesh, processes=PROCESSES, devices=each, dtype=dtype)
+                loss, parameter = difference(divided, one)
+                samples[f"loss_in_{dtype}"] = [loss]
+                samples[f"parameters_in_{dtype}"] = [parameter]
             print(mesh, samples, flush=True)
             configurations.append(Configuration(mesh, {"data": data, "shard": shard, "tensor": tensor}, samples))
     write(
         options.output,
         configurations,
         versions={"jax": version("jax")},
-        parameters={"steps": jax_layouts.STEPS, "processes": PROCESSES, "difference": "largest absolute"},
+        parameters={"steps": STEPS, "processes": PROCESSES, "difference": "largest absolute"},
     )
 
 

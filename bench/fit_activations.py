@@ -5,21 +5,12 @@ python bench/fit_activations.py         # writes bench/results/fit_activations.j
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from importlib.metadata import version
-from pathlib import Path
 
+from helpers.fit_kept_bytes import predicted_bytes, saved_bytes
+from helpers.fit_trainings import PROGRAMS
 from helpers.program import options_of, write
 from measurements import Configuration
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # which count the same
-
-from support import forked  # noqa: E402
-from support.one_oracle import PROGRAMS  # noqa: E402
-from support.saved_bytes import predicted_bytes, saved_bytes  # noqa: E402
 
 RUNS = (
     ("ddp.py", 1),
@@ -38,16 +29,13 @@ RUNS = (
 def main() -> None:
     """Count on every rank; a sample is the rank that keeps most, for the count is the same in every run."""
     options = options_of(__doc__, "fit_activations")
-    os.environ["OMP_NUM_THREADS"] = "1"
 
     configurations = []
-    with tempfile.TemporaryDirectory() as folder, forked.forking(PROGRAMS) as process:
-        start = forked.Forked(process, Path(folder))
-        for name, ranks in RUNS:
-            found = saved_bytes(start, PROGRAMS / name, ranks)
-            samples = {"kept_MiB": [max(found) / 2**20], "formula_MiB": [max(predicted_bytes(name, ranks)) / 2**20]}
-            configurations.append(Configuration(f"{name}, {ranks} ranks", {"program": name, "ranks": ranks}, samples))
-            print(name, ranks, found, predicted_bytes(name, ranks), flush=True)
+    for name, ranks in RUNS:
+        kept = saved_bytes(PROGRAMS / name, ranks)
+        samples = {"kept_MiB": [max(kept) / 2**20], "formula_MiB": [max(predicted_bytes(name, ranks)) / 2**20]}
+        configurations.append(Configuration(f"{name}, {ranks} ranks", {"program": name, "ranks": ranks}, samples))
+        print(name, ranks, kept, predicted_bytes(name, ranks), flush=True)
     write(
         options.output,
         configurations,

@@ -7,22 +7,125 @@ Counts, which are the same in every run: bytes that autograd keeps, collectives 
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
+from helpers.fit_kept_bytes import predicted_bytes, saved_bytes
+from helpers.fit_trainings import PROGRAMS, train
 from helpers.program import options_of, write
 from measurements import Configuration
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))  # which count the same
+LESS = PROGRAMS / "less_memory.py"
 
-from support import forked  # noqa: E402
-from support.effects import EVERY_PIECE, KEEP_WHOLE, LESS, NO_RECOMPUTATION, ONE_PIECE, norms, step_of  # noqa: E402
-from support.one_oracle import IMPORTED, PROGRAMS  # noqa: E402
-from support.saved_bytes import predicted_bytes, saved_bytes  # noqa: E402
+CLIP = "nn.utils.clip_grad_norm_(model.parameters(), 0.25)"
+"""How a program of the guide clips its gradients."""
+
+EVERY_PIECE = {"model.set_requires_gradient_sync(number == PIECES)": "model.set_requires_gradient_sync(True)"}
+"""What sends the gradients after each piece."""
+
+KEEP_WHOLE = {
+    "            model.set_requires_gradient_sync(number == PIECES)": """\
+            model.set_requires_gradient_sync(number == PIECES)
+            model.set_reshard_after_forward(False)
+            model.set_reshard_after_backward(number == PIECES)"""
+}
+"""What keeps the parameters whole from the first piece to the last."""
+
+NO_RECOMPUTATION = {"Recomputed() for": "Block() for"}
+ONE_PIECE = {"PIECES = 4 ": "PIECES = 1 "}
+
+COUNTING = """
+import collections
+import torch
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Sent(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        if DTensor in types:
+            return NotImplemented  # it calls plain operations in turn
+        if function.namespace in ("c10d", "_c10d_functional"):
+            torch.sent[function.__name__] += 1
+        return function(*arguments, **(options or {}))
+
+def gradients(model):
+    held = []
+    for module in model.modules():
+        if hasattr(module, "_get_fsdp_state"):
+            for group in module._get_fsdp_state()._fsdp_param_groups:
+                for parameter in group.fsdp_params:
+                    held += [parameter.unsharded_accumulated_grad, parameter._unsharded_param.grad]
+                    if parameter.sharded_param.grad is not None:
+                        held.append(parameter.sharded_param.grad.to_local())
+    return sum(tensor.nbytes for tensor in held if tensor is not None)
+
+torch.sent = collections.Counter()
+torch.held = 0
+torch.gradients = gradients
+Sent().__enter__()
+"""
+"""What a rank runs first."""
+
+KINDS = {"all_gathers": "all_?gather", "reduce_scatters": "reduce_scatter", "all_reduces": "all_?reduce"}
+"""Collectives, and what their operations are called in torch."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a rank did in one step.
+
+    Args:
+        collectives: How many it took part in, by the names of `KINDS`.
+        gradients: The most bytes of gradients that it held after a piece.
+    """
+
+    collectives: dict[str, int]
+    gradients: int
+
+
+def step_of(processes: int, edits: Mapping[str, str]) -> Step:
+    """Train with `less_memory.py` as changed; return what rank 0 did in the last step, which they all do alike."""
+    counting = {
+        "        optimizer.zero_grad()\n": "        optimizer.zero_grad()\n        torch.sent.clear()\n",
+        "            total += loss.detach()\n": """\
+            total += loss.detach()
+            torch.held = max(torch.held, torch.gradients(model))
+""",
+        "        optimizer.step()\n": """\
+        optimizer.step()
+        print("sent", rank, torch.held, dict(torch.sent))
+""",
+    }
+    text = train(LESS, 1, processes, dtype="float32", steps=2, before=COUNTING, edits={**edits, **counting}).text
+    held, sent = re.findall(r"^sent 0 (\d+) (.*)$", text, re.MULTILINE)[-1]
+    counts = ast.literal_eval(sent)
+    collectives = {
+        kind: sum(number for name, number in counts.items() if re.search(pattern, name))
+        for kind, pattern in KINDS.items()
+    }
+    return Step(collectives, int(held))
+
+
+def norms(processes: int) -> tuple[float, float, list[float]]:
+    """Take one step; return the norm of the gradient on one process, over all shards, and of each shard."""
+    alone = {CLIP: f'print(f"norm {{step}} {{{CLIP}.item():.17g}}")'}
+    own = "nn.utils.get_total_norm([parameter.grad.to_local() for parameter in model.parameters()])"
+    shared = {
+        f"norm = {CLIP}": f"own = {own}\n        norm = {CLIP}",
+        "norm = norm.full_tensor()": """\
+norm = norm.full_tensor()
+            print(f"norm {step} {norm.item():.17g}")
+            print(f"own {step} {rank} {own.item():.17g}")""",
+    }
+    one = train(PROGRAMS / "ddp.py", 1, 1, steps=1, edits=alone).text
+    text = train(LESS, 1, processes, steps=1, edits=shared).text
+    found = dict(re.findall(r"^own 1 (\d+) (\S+)$", text, re.MULTILINE))
+    first = [float(re.findall(r"^norm 1 (\S+)$", each, re.MULTILINE)[0]) for each in (one, text)]
+    return first[0], first[1], [float(found[str(rank)]) for rank in range(processes)]
+
 
 RANKS = 4
 MIB = 2**20
@@ -36,31 +139,31 @@ KEEPING: dict[str, tuple[int, bool, dict[str, str]]] = {
 SENDING = {"after each piece": EVERY_PIECE, "after the last": {}, "after the last, parameters kept whole": KEEP_WHOLE}
 
 
-def kept(start: forked.Forked) -> list[Configuration]:
+def kept() -> list[Configuration]:
     """Count the bytes that autograd keeps, on the rank that keeps most."""
     rows = []
     for name, (pieces, recompute, edits) in KEEPING.items():
-        found = max(saved_bytes(start, LESS, RANKS, edits=edits))
+        found = max(saved_bytes(LESS, RANKS, edits))
         predicted = max(predicted_bytes(LESS.name, RANKS, pieces=pieces, recompute=recompute))
         samples = {"kept_MiB": [found / MIB], "formula_MiB": [predicted / MIB]}
         rows.append(Configuration(name, {"shows": "recomputation", "change": name}, samples))
     return rows
 
 
-def sent(start: forked.Forked) -> list[Configuration]:
+def sent() -> list[Configuration]:
     """Count the collectives of a step, and the gradients that a rank holds after a piece."""
     rows = []
     for name, edits in SENDING.items():
-        step = step_of(start, RANKS, edits)
+        step = step_of(RANKS, edits)
         samples: dict[str, list[float]] = {kind: [number] for kind, number in step.collectives.items()}
         samples["gradients_MiB"] = [step.gradients / MIB]
         rows.append(Configuration(name, {"shows": "accumulation", "gradients_are_sent": name}, samples))
     return rows
 
 
-def clipped(start: forked.Forked) -> list[Configuration]:
+def clipped() -> list[Configuration]:
     """Take the norm of the first gradient on one process, over all shards, and of each shard."""
-    one, over_shards, own = norms(start, RANKS)
+    one, over_shards, own = norms(RANKS)
     found = {"one process": one, "all shards": over_shards}
     found |= {f"rank {rank} alone": norm for rank, norm in enumerate(own)}
     return [
@@ -71,11 +174,8 @@ def clipped(start: forked.Forked) -> list[Configuration]:
 def main() -> None:
     """Count all three on one node."""
     options = options_of(__doc__, "fit_less_memory")
-    os.environ["OMP_NUM_THREADS"] = "1"
 
-    with tempfile.TemporaryDirectory() as folder, forked.forking(PROGRAMS, *IMPORTED) as process:
-        start = forked.Forked(process, Path(folder))
-        configurations = [*kept(start), *sent(start), *clipped(start)]
+    configurations = [*kept(), *sent(), *clipped()]
     write(
         options.output,
         configurations,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -135,31 +134,3 @@ def compare(recorded: Sequence[str], printed: Sequence[str], masks: Iterable[Mas
                 after[to + i] = before[at + i]
     difference = list(difflib.unified_diff(before, after, "recorded", "printed", lineterm=""))
     return "\n".join(difference) if difference else None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Largest absolute differences between two trainings: of a step's loss, and of a parameter at the end."""
-
-    loss: float
-    parameters: float
-
-    def within(self, loss: float, parameters: float) -> bool:
-        """Tell whether both are at most this large."""
-        return self.loss <= loss and self.parameters <= parameters
-
-
-def farthest(
-    losses: Iterable[tuple[float, float]], found: Mapping[str, Any], expected: Mapping[str, Any]
-) -> Difference:
-    """Return how far two trainings are from each other.
-
-    Args:
-        losses: The losses of both after each step.
-        found: Parameters of the one, as arrays of torch or NumPy, by name.
-        expected: Those of the other, of the same names and shapes.
-    """
-    shapes = [{name: value.shape for name, value in parameters.items()} for parameters in (found, expected)]
-    assert shapes[0] == shapes[1]
-    parameters = [float(abs(found[name] - value).max()) for name, value in expected.items()]
-    return Difference(max(abs(one - other) for one, other in losses), max(parameters))

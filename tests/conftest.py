@@ -22,7 +22,7 @@ from support.published import boot, cluster_name
 from support.reader import Reader
 
 from recordings.checking import check
-from srunbook import cluster, simulate
+from srunbook import cluster
 from srunbook.cluster import Specification, State
 from srunbook.cluster._roots import find_root
 from srunbook.cluster._sections import SUITES
@@ -138,14 +138,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on every chosen generation, one after the other."""
     if "slurm" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
         metafunc.parametrize("generation", generations(metafunc.config), scope="session")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patient() -> Iterator[None]:
-    """Let simulations run as long as they need; their default of 60 s is for people who wait for them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(simulate.run.__kwdefaults__, "timeout", PATIENCE)
-        yield
 
 
 @pytest.fixture(scope="session")

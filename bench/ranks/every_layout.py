@@ -4,8 +4,6 @@ Started by bench/does_not_fit.py on ranks, with the four sizes as arguments. It 
 examples/does_not_fit do one by one, and takes model and plan from the file that has most of them.
 """
 
-from __future__ import annotations
-
 import sys
 
 import torch

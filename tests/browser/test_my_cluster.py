@@ -145,12 +145,7 @@ def test_every_script_of_a_page(open_page):
     ("label", "value", "allowed"),
     [
         ("Partition", "batch; rm -rf /", "sinfo lists them"),
-        ("Account", "it's", "who is charged"),
-        ("GPUs of a node", "four", "4, a100:4, or 0"),
-        ("CPUs of a node", "-1", "a whole number"),
         ("Where it is", '~/a" b/envs/x', "a path; of conda, also a name"),
-        ("Where it is", "~/torch-env", "a path; of conda, also a name"),
-        ("Time limit", "2 hours", "24:00:00, or 2-00:00:00"),
         ("Modules to load", "cuda $(x)", "in this order"),
     ],
 )
@@ -206,14 +201,3 @@ def test_accessibility_of_the_panel(open_page, look, complaints):
     panel.get_by_role("button", name="Fit the scripts").click()
     page.locator("mark.fitted").first.wait_for()
     assert complaints(page, ".code-file") + complaints(page, ".content-icon-container") == []
-
-
-def test_nothing_moves(open_page):
-    """A script has room for its button already, which comes after the page."""
-    page = open_page("index.html")
-    height = "document.querySelector('.hero .code-file-caption').getBoundingClientRect().height"
-    page.locator(".hero .fit-open").wait_for()
-    before = page.evaluate(height)
-    page.evaluate("document.querySelector('.hero .fit-open').remove()")
-
-    assert page.evaluate(height) == before

@@ -85,17 +85,6 @@ def test_code_of_scripts(open_page):
     assert button.evaluate("button => button.matches(':focus-visible')")
 
 
-def test_copy_button_for_fingers(open_page):
-    """On a screen that is touched, copy buttons can be seen without a touch."""
-    page = open_page("guides/torchrun/several-nodes.html", width=360, has_touch=True, is_mobile=True)
-    seen = page.evaluate(
-        "[...document.querySelectorAll('article button.copybtn')].map(button => getComputedStyle(button).opacity)"
-    )
-
-    assert seen
-    assert set(seen) == {"1"}
-
-
 @pytest.mark.parametrize("name", ["guides/torchrun/convert.html", "guides/svgd/speed.html"])
 def test_print(open_page, name):
     """On paper no code and no table is cut, and what one click opens is open."""
@@ -113,38 +102,3 @@ def test_print(open_page, name):
     assert page.locator("article details").count() > 0
     assert cut == []
     assert closed == 0
-
-
-def test_figures_are_to_the_right(open_page):
-    """The figures of a table are aligned to the right, with ranges behind a click."""
-    page = open_page("guides/svgd/speed.html")
-    cell = page.locator("table.measured td.figure-cell").first
-
-    assert cell.evaluate("cell => getComputedStyle(cell.querySelector('p')).textAlign") == "right"
-    details = page.locator("details.measured-details").first
-    details.locator("summary").click()
-    assert details.locator(".measured-source").is_visible()
-
-
-def test_gallery_is_drawn_in_lines(open_page, site):
-    """A gallery page shows its own plots, as SVG, and turns them for a dark theme; the downloads can be seen."""
-    shown = set()
-    page = open_page("index.html", scheme="dark")
-    for name in ("gloo_ddp", "jax_multinode", "lightning", "torchrun"):
-        page.goto(f"{site}gallery/{name}/plot_ladder.html")
-        plot = page.locator("article img.sphx-glr-single-img").first
-        shown.add(page.request.get(plot.evaluate("plot => plot.src")).body())
-        assert plot.get_attribute("src").endswith(".svg")
-        assert "invert" in plot.evaluate("plot => getComputedStyle(plot).filter")
-        assert page.locator(".sphx-glr-download-zip a").is_visible()
-
-    assert len(shown) == 4
-
-
-def test_index_of_failures_has_a_line_for_each(open_page):
-    """On a wide screen an entry takes one line, so that a hundred can be looked through."""
-    page = open_page("troubleshooting/index.html", width=1400)
-    heights = page.evaluate("[...document.querySelectorAll('.failure-index > li')].map(item => item.offsetHeight)")
-
-    assert len(heights) > 40
-    assert max(heights) < 40

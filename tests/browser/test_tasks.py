@@ -35,27 +35,3 @@ def test_three_clicks(open_page, site):
 
         assert len(clicks) <= 3, task
         assert answer in " ".join(page.locator("article").text_content().split()), task
-
-
-def test_a_pasted_error(open_page):
-    """The box, Enter and the first result lead from a line of a log to its fix."""
-    page = open_page("index.html")
-    box = page.locator(".sidebar-search")
-    box.click()
-    box.fill("[rank5]: The server socket has failed to bind to 0.0.0.0:12211 (errno: 98 - Address already in use).")
-    box.press("Enter")
-    page.locator("#search-results .search-title a").first.click()
-    page.wait_for_url("**/troubleshooting/torch-port-in-use.html*")
-
-    assert page.get_by_role("heading", name="The fix").is_visible()
-
-
-def test_one_zip(open_page):
-    """The third click downloads all files of a guide."""
-    page = open_page("index.html")
-    page.locator(door("one GPU", "I have a program for one GPU")).click()
-    page.locator("article .sd-card:has(a[href='torchrun/index.html'])").click()
-    with page.expect_download() as waiting:
-        page.locator("article a.guide-zip").click()
-
-    assert waiting.value.suggested_filename == "torchrun.zip"

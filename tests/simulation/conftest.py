@@ -16,7 +16,7 @@ from support.compile_cache import share_compile_cache
 from support.preloaded import preloaded
 
 collect_ignore = ["foreign"]
-"""Other people's programs: they have no doctests, and importing one may start its training."""
+"""Somebody else's program, which has no doctests."""
 
 
 class Survivors:

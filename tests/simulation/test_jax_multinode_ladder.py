@@ -177,15 +177,6 @@ def test_second_job_in_a_folder_ends_at_once(edited: Any, tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_scancel_saves_and_does_not_requeue(edited: Any) -> None:
-    """At SIGTERM a single process, too, saves and ends; its job may have a name that a file can't have."""
-    program = edited("requeue.py", (SYNC, HEARD.replace("SIGNAL", "SIGTERM") + SYNC))
-    result = run(program, nodes=1, env={"SLURM_JOB_NAME": "exp/1"})
-
-    assert re.search(r"stopped after step \d+: saved$", result.output, re.MULTILINE)
-    assert "saving in checkpoints/requeue-exp-1:" in result.output
-
-
 def test_stop_without_scontrol_asks_to_submit_again(edited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside an image without scontrol, a program told while it imports JAX saves, and promises no requeue."""
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))

@@ -22,7 +22,6 @@ from support.accidents import flip_a_bit
 from recordings.comparing import ROUNDING
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
-from srunbook.simulate._checks import derived_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAIN = ROOT / "examples" / "lightning" / "full" / "train.py"
@@ -98,16 +97,6 @@ def test_two_nodes(reader: Any, commands: list[str]) -> None:
     reader.compare(TRAIN, run, spoken, ROUNDING)
 
 
-@pytest.mark.full
-def test_program_that_requeues(reader: Any) -> None:
-    """Without a signal, the program for jobs longer than their time limit prints what train.py prints."""
-    program = TRAIN.with_name("train_requeue.py")
-    run = reader.run(program, reader.commands(program)[1], beside=[TRAIN])
-
-    assert run.exit_code == 0, run.text
-    reader.compare(program, run, spoken, ROUNDING)
-
-
 # What it says when it cannot train ------------------------------------------------------------------------------------
 
 JOB = {
@@ -120,15 +109,6 @@ JOB = {
     "SLURMD_NODENAME": "node1",
 }
 STEP = {**JOB, "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
-
-
-ONE = {
-    "SLURM_JOB_ID": "17",
-    "SLURM_NTASKS": "1",
-    "SLURM_NNODES": "1",
-    "SLURM_STEP_NUM_TASKS": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "1",
-}
 
 
 @functools.cache
@@ -158,7 +138,6 @@ def within(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
     [
         ({}, 2, (1, 1)),
         (STEP, 0, (2, 2)),
-        ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 0, (2, 2)),
         ({**STEP, "SLURM_NNODES": "1", "SLURM_NTASKS_PER_NODE": "4", "SLURM_STEP_TASKS_PER_NODE": "4"}, 4, (1, 4)),
     ],
 )
@@ -173,13 +152,11 @@ def test_allocation_becomes_nodes_and_devices(
     ("environ", "gpus", "answer"),
     [
         (JOB, 0, "not started by srun; start all: srun python "),
-        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "3,1"}, 0, "the nodes run 3,1 tasks; .*: --ntasks-per-node=4"),
         (
             {name: value for name, value in STEP.items() if name != "SLURM_NTASKS_PER_NODE"},
             0,
             "each node runs 2 of 4 tasks, and --ntasks-per-node is not given, .* give --ntasks-per-node=2 or as many",
         ),
-        ({**ONE, "SLURM_NTASKS_PER_NODE": "2"}, 0, "each node runs 1 of 1 tasks, and --ntasks-per-node is 2, "),
         (STEP, 4, "each node runs 2 tasks, and each task sees 4 GPUs; give each GPU its task: --ntasks-per-node=4"),
         ({**STEP, "SLURM_GPUS_ON_NODE": "2"}, 1, "each task sees 1 GPUs; let each task see all .* not --gpus-per-task"),
     ],
@@ -192,14 +169,6 @@ def test_allocation_that_does_not_agree_is_refused(
         within(environ, gpus).read_allocation()
 
 
-def test_port_is_the_one_that_the_simulation_keeps_free(reader: Any) -> None:
-    """Lightning takes the port that the simulation derives from the job id."""
-    code = "from lightning.pytorch.plugins.environments import SLURMEnvironment; print(SLURMEnvironment().main_port)"
-    output, _ = reader.alone([sys.executable, "-c", code], SLURM_JOB_ID="123456")
-
-    assert output.split()[-1:] == [str(derived_ports(123456)[1])]
-
-
 def test_folder_of_another_configuration_is_refused(within: Any, tmp_path: Path) -> None:
     """A folder takes further runs of its configuration, and names what differs in another."""
     folder = tmp_path / "outputs"
@@ -209,13 +178,6 @@ def test_folder_of_another_configuration_is_refused(within: Any, tmp_path: Path)
         assert claimed == folder / job
     with pytest.raises(ValueError, match="holds runs with nodes 1; give another: --output_dir="):
         within({"SLURM_JOB_ID": "19"}).claim_folder(folder, {"nodes": 2, "epochs": 2})
-
-
-def test_only_rank_0_writes_the_configuration(within: Any, tmp_path: Path) -> None:
-    """A rank above 0 leaves the folder alone."""
-    within({"SLURM_PROCID": "1"}).claim_folder(tmp_path, {"nodes": 1})
-
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -241,32 +203,6 @@ def test_bad_input_ends_with_status_2(
     assert message in output
     assert "Traceback" not in output
     assert not (tmp_path / "outputs").exists()
-
-
-SIGNALLED = f"""
-import os, signal, sys
-sys.path.insert(0, {str(TRAIN.parent)!r})
-import train
-
-class Signalled(train.Report):
-    def on_train_batch_start(self, trainer, *_):
-        if trainer.global_step == 250:
-            os.kill(os.getpid(), signal.SIGUSR1)
-
-train.Report = Signalled
-train.run(train.read_settings(), train.CloudData)
-"""
-"""The program, which gets Slurm's signal in its second epoch."""
-
-
-def test_signal_leaves_no_model_for_other_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that Slurm's signal ends leaves nothing that the next job, with another --output_dir, would load."""
-    monkeypatch.chdir(tmp_path)
-    stopped = simulate.run([sys.executable, "-c", SIGNALLED, "--epochs=2"], env={"OMP_NUM_THREADS": "1"})
-
-    assert stopped.returncode != 0
-    assert "Epoch 1/2" in stopped.output
-    assert not list(tmp_path.rglob("hpc_ckpt*"))
 
 
 def test_flipped_bit_is_not_trained_on(tmp_path: Path) -> None:

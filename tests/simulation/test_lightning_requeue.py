@@ -142,18 +142,6 @@ def test_nothing_is_lost_within_an_epoch(start: Start, undisturbed: str) -> None
     assert again.fingerprint == undisturbed
 
 
-@pytest.mark.full
-def test_nothing_is_lost_at_the_end_of_an_epoch(start: Start, undisturbed: str) -> None:
-    """A signal in the last iteration of an epoch lets the epoch end first; processes that load data change nothing."""
-    first = start("--num_workers=1", step=ITERATIONS - 1)
-    assert first.status == 75, first.text
-    again = start("--num_workers=1", restarts=1)
-
-    assert first.stopped_after == ITERATIONS + 1
-    assert "Epoch 1/2" in first.text
-    assert again.fingerprint == undisturbed
-
-
 def test_preemption_does_not_requeue(start: Start) -> None:
     """At SIGTERM a job saves and ends, also one of a single task; whoever preempts it puts it back into the queue."""
     outcome = start(step=3, signal="SIGTERM", tasks=1)

@@ -25,16 +25,6 @@ def test_tasks_are_the_gpus(script: Path) -> None:
     assert not re.search(r"^#SBATCH --(ntasks|gpus-per-task)=", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_examples_at_the_top_work_one_after_another(script: Path) -> None:
-    """An example with other settings of train.py names a folder of its own, for a folder takes one configuration."""
-    examples = re.findall(rf"^# +sbatch .*{script.name} (-.*)$", script.read_text(encoding="utf-8"), re.MULTILINE)
-    settings = [example for example in examples if "--batch_size" in example]
-
-    assert bool(settings) == (script.stem in ("single_gpu", "multi_gpu", "multi_node_multi_gpu"))
-    assert all(f"--output_dir outputs/{script.stem}_" in example for example in settings)
-
-
 @pytest.mark.parametrize(
     ("name", "world", "iterations"),
     [("single_gpu", 1, 219), ("multi_gpu", 4, 55), ("multi_node_multi_gpu", 8, 28), ("scale_out", 4, 55)],

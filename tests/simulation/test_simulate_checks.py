@@ -74,7 +74,6 @@ def test_a_taken_port_is_avoided(monkeypatch):
     ("answer", "problem"),
     [
         (["127.0.0.1"], None),
-        (["192.0.2.7", "127.0.0.1"], None),
         (["192.0.2.7"], "resolves to 192.0.2.7, which is none of its addresses"),
         (socket.gaierror(-3, "Temporary failure"), "does not resolve, so JAX's collectives will abort"),
     ],
@@ -113,7 +112,6 @@ def test_a_bad_name_is_said(monkeypatch, capsys):
     [
         ({"http_proxy": "http://proxy:3128"}, "127.0.0.1,127.0.0.2"),
         ({"https_proxy": "http://proxy:3128", "no_proxy": "intern,127.0.0.2"}, "intern,127.0.0.2,127.0.0.1"),
-        ({"http_proxy": "http://proxy:3128", "NO_PROXY": "intern"}, "intern,127.0.0.1,127.0.0.2"),
         ({"HTTP_PROXY": "http://proxy:3128"}, None),
     ],
 )

@@ -76,15 +76,6 @@ def test_bad_input(arguments, message):
     assert message in result.stderr
 
 
-def test_help_has_an_example_and_the_exit_statuses():
-    """--help shows an example and every exit status."""
-    done = srunbook("simulate", "--help")
-
-    assert "srunbook simulate --nodes 2 --ntasks-per-node 2 -- python train.py" in done.stdout
-    for status in ("128+N", "124", "130", "141"):
-        assert f"\n    {status} " in done.stdout
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
 def test_a_full_disk():
     """When standard output cannot be written, all tasks are killed, and the error is said without a traceback."""

@@ -64,20 +64,6 @@ def test_surrounding_variables_are_dropped():
     assert base_environment(dict.fromkeys(names, "1") | kept) == kept
 
 
-def test_nothing_leaks_into_a_process(monkeypatch):
-    """A process started from inside another job sees its own step only."""
-    monkeypatch.setenv("SLURM_PROCID", "7")
-    monkeypatch.setenv("SLURM_JOB_ACCOUNT", "someone")
-    monkeypatch.setenv("RANK", "7")
-    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "8")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-
-    command = [*SHOW, "p=$SLURM_PROCID a=$SLURM_JOB_ACCOUNT r=$RANK x=$XLA_FLAGS d=$JAX_NUM_CPU_DEVICES"]
-    result = simulate.run(command, nodes=2, gpus_per_node=2)
-
-    assert result.output == "[0] p=0 a= r= x= d=2\n[1] p=1 a= r= x= d=2"
-
-
 def test_each_process_has_the_table(program):
     """A real process finds in its environment exactly the variables of the table, and SLURM_TASK_PID is its own."""
     command = program("import json, os; print(json.dumps(dict(os.environ) | {'pid': str(os.getpid())}))")

@@ -161,18 +161,6 @@ def test_the_simulation_is_ended(number, program, started, gone):
     assert process.stderr.read() == message
 
 
-def test_an_impatient_user(program, started, gone):
-    """Ctrl-C again and again, until the end, is one Ctrl-C."""
-    process = started(ranks(program))
-
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-
-    gone()
-    assert process.returncode == 130
-    assert process.stderr.read() == "srunbook simulate: interrupted; all tasks were killed\n"
-
-
 @pytest.mark.skipif(not LINUX, reason="only Linux kills a task whose guard was killed")
 def test_a_guard_is_killed(program, started, gone):
     """When the guard of a rank is killed, its rank dies with it, and counts as killed by a signal."""

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from support.reader import Reader
-from support.svgd_oracles import SHARE
 
-from recordings import Recording, read_recording, recording_path
+from recordings import Recording
 from recordings.checking import check
 from recordings.comparing import Mask
 from recordings.library_lines import without_greetings
@@ -135,7 +134,7 @@ def test_exact_posterior_of_two_rates(ran: Callable[[str], Recording]) -> None:
     shares = [float(share) for share in re.findall(r"exact .*  (\S+) %", ran("coalescent_posterior.py").text)]
 
     assert len(shares) == 4
-    assert max(map(abs, shares)) < 100 * SHARE
+    assert max(map(abs, shares)) < 5
 
 
 def test_by_hand_is_the_same(ran: Callable[[str], Recording]) -> None:
@@ -151,17 +150,6 @@ def test_by_hand_is_the_same(ran: Callable[[str], Recording]) -> None:
     assert sorted(devices(long.output)) == sorted(devices(short))
     assert len(devices(short)) == 2 * 2
     assert answer(long.output) == pytest.approx(answer(short), abs=2e-3)
-
-
-def test_by_hand_asks_for_srun() -> None:
-    """The program by hand refuses half a Slurm environment, as the short one does."""
-    for name in ("legacy_multinode.py", "my_svgd.py"):
-        program = f"import os, runpy; del os.environ['SLURM_PROCID']; runpy.run_path({str(EXAMPLES / name)!r})"
-        result = simulate.run([sys.executable, "-c", program], nodes=1)
-
-        assert result.returncode == 1
-        assert "SLURM_PROCID" in result.output
-        assert "srun python" in result.output
 
 
 # The full example ----------------------------------------------------------------------------------------------------
@@ -203,7 +191,6 @@ def test_no_nccl_on_cpus() -> None:
     ("option", "message"),
     [
         ("--particles=0", "--particles 0: give 1 or more"),
-        ("--step=2000", "unrecognized arguments: --step=2000"),
         ("--output=/dev/null/particles.npz", "--output /dev/null/particles.npz: [Errno 17] File exists"),
     ],
 )
@@ -287,14 +274,3 @@ def test_commands_of_the_pages_can_be_typed(monkeypatch: pytest.MonkeyPatch, tmp
     assert len(results) >= 4
     assert {command: result.output for command, result in results.items() if result.exit_code} == {}
     assert (tmp_path / "submit.sh").is_file()
-
-
-def test_counts_on_the_page_are_those_of_the_programs() -> None:
-    """The recording of the counts has both programs, and the short one is shorter by far."""
-    output = read_recording(recording_path(EXAMPLES / "count_code.py")).output
-    rows = [re.findall(r"(\S+) +(\d+) lines +(\d+) tokens", line)[0] for line in output]
-    counts = {name: (int(lines), int(tokens)) for name, lines, tokens in rows}
-
-    assert set(counts) == {"my_svgd.py", "legacy_multinode.py"}
-    assert counts["my_svgd.py"][0] * 3 < counts["legacy_multinode.py"][0]
-    assert counts["my_svgd.py"][1] * 3 < counts["legacy_multinode.py"][1]

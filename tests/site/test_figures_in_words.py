@@ -72,6 +72,12 @@ def test_layouts_agree_in_32_bits() -> None:
     assert all(row.median("parameters_in_float32") <= 1e-4 for row in found)
 
 
+def test_activations_of_models_that_do_not_fit() -> None:
+    """What autograd keeps at most on a rank is within 15% of the formula, recomputed blocks included."""
+    for row in [*rows("fit_activations"), *rows("fit_less_memory", shows="recomputation")]:
+        assert row.median("kept_MiB") == pytest.approx(row.median("formula_MiB"), rel=0.15), row.name
+
+
 def test_start_of_processes() -> None:
     """`initialize_distributed()` adds at most 50 ms to JAX's own call."""
     added = [row.median("added_ms") for row in rows("distributed_start") if "added_ms" in row.samples]

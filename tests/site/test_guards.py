@@ -26,37 +26,26 @@ FILES = {
     "examples/guide/one.py": "def f():\n    pass\n",
     "examples/guide/same.py": "def f():\n    pass\n",
     "slurm/changed.sbatch": JOB + "# changed\n",
-    "docs/_static/drawings/title.svg": SVG.format("title", "").replace("x</title>", "</title>"),
     "docs/_static/drawings/colour.svg": SVG.format("colour", '<path fill="#ff0000"/>'),
-    "docs/_static/drawings/id.svg": SVG.format("id", '<path id="tip"/>'),
 }
 FAULTS = {
     "python": ("```python\nimport jax\nprint(jax.devices())\n```", f"{NO_FILE}'import jax': put the code into"),
     "line": ("One.\n\nTwo.\n\n```python\nimport jax\nx\n```", f"docs/line.md:7: WARNING: line: {NO_FILE}"),
     "two-commands": ("```console\n$ cd here\n$ ls\n```", f"{NO_FILE}'$ cd here'"),
-    "indented": ("    import jax\n    jax.devices()", f"{NO_FILE}'import jax'"),
     "literalinclude": ("```{literalinclude} ../slurm/job.sbatch\n```", f"{NO_FILE}'#!/bin/bash'"),
     "doctest": ("```{eval-rst}\n>>> 1 + 1\n2\n```", f"{NO_FILE}'>>> 1 + 1'"),
     "html": ("<pre>srun true</pre>", f"{NO_FILE}'<pre>srun true</pre>'"),
     "option": ("```console\n$ srunbook simulate --nodez 2 -- true\n```", "No such option '--nodez'"),
-    "subcommand": ("```console\n$ sudo srunbook cluster upp\n```", "No such command 'upp'"),
     "absent": ("```{code-file} slurm/absent.sbatch\n```", "no file 'slurm/absent.sbatch'; slurm has changed"),
-    "parent": ("```{code-file} slurm/../conf.py\n```", "is no path from the root of the repository"),
-    "emphasis": ("```{code-file} slurm/job.sbatch\n:emphasize-lines: 9\n```", "line 9 cannot be emphasized"),
     "no-edit": ("```{code-file} slurm/job.sbatch\n:emphasize-text: EDIT\n```", "no line contains the text"),
-    "no-start": ("```{code-file} slurm/job.sbatch\n:start-at: exit\n```", "start-at pattern not found: exit"),
     "diff-without-from": ("```{code-diff} examples/guide/one.py\n```", "the option 'from' is missing"),
     "diff-of-equals": (CHANGED.replace("changed", "same") + "```", "same.py is one.py, byte for byte"),
     "diff-part-absent": (f"{CHANGED}\nx = 4\n```", "no changed line contains 'x = 4'"),
     "diff-part-missing": (f"{CHANGED}\nx = 2\n```", "show this changed line 0 times, not once: + y = 3"),
-    "diff-part-twice": (f"{CHANGED}\nx = 2 ... y = 3\ny = 3\n```", "show this changed line 2 times, not once: + y = 3"),
     "no-match": ("```{recorded} slurm/job.sbatch\n:match: node9\n```", "no recorded line matches 'node9'"),
-    "no-pattern": ("```{recorded} slurm/job.sbatch\n:match: (\n```", "'(' is not a valid regular expression"),
     "no-recording": ("```{recorded} examples/guide/one.py\n```", "examples/guide/one.py has no recording: run it"),
     "other-bytes": ("```{recorded} slurm/changed.sbatch\n```", "was recorded from another version of the file"),
-    "drawing": ("```{drawing} title\n```", "title.svg must say first what it shows"),
     "drawing-colour": ("```{drawing} colour\n```", "uses the colour #ff0000"),
-    "drawing-id": ("```{drawing} id\n```", 'id.svg: begin id="tip" with id-'),
 }
 """Pages, and what the build says of each."""
 
@@ -272,11 +261,8 @@ A node says hello.
 ENTRIES = {
     "whole": ("", "", None),
     "section": ("## The cause\n", "", "entry whose first sections are not 'The fix', 'The cause'"),
-    "field": ("stage: meet\n", "", "field 'stage': Field required"),
     "stage": ("stage: meet", "stage: begin", "field 'stage': Input should be 'submit', 'queue',"),
-    "unknown": ("stage: meet", "stage: meet\nwhere: rank 0", "field 'where': Unexpected keyword argument"),
     "empty": ('["* says <hello>"]', "[]", "give `messages`, the literal forms of the message, or"),
-    "everything": ("* says <hello>", "* # <hello>", "has 5 letters of its own and would match lines of any program"),
     "fix": ("be quiet.", "be quiet", "fix: 'Tell `node1` to be quiet' is not one sentence of at most 200"),
     "message": ("* says", "* shouts", "no recording on this page shows its message, '* shouts <hello>'"),
 }
@@ -295,7 +281,7 @@ def test_entry_about_a_failure(faulty, name):
     assert (faulty.site / "troubleshooting" / f"{name}.html").is_file()
 
 
-@pytest.mark.parametrize("pattern", [r"(a)\1", "a++", "a{,2}", "(?i)a", "(?P<n>a)", r"\s", "[]a]"])
+@pytest.mark.parametrize("pattern", ["a++", r"\s"])
 def test_pattern_that_javascript_does_not_share(monkeypatch, pattern):
     """A regular expression that JavaScript reads in another way never reaches the paste box."""
     monkeypatch.setattr(paste_box, "load_patterns", lambda: {"levels": [{"patterns": ["a", pattern]}]})

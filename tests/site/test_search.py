@@ -31,10 +31,9 @@ def answers(built_site):
     return {**{name: [next(given) for _ in queries] for name, queries in SETS.items()}, "nothing": next(given)}
 
 
-@pytest.fixture(scope="module")
-def index(built_site):
-    """Return the index of the site."""
-    text = (built_site / "_static" / "search-index.js").read_text(encoding="utf-8")
+def index_of(site):
+    """Read the index of a built site."""
+    text = (site / "_static" / "search-index.js").read_text(encoding="utf-8")
     return json.loads(text.partition(" = ")[2].rstrip(";\n"))
 
 
@@ -80,9 +79,9 @@ def test_query_without_results(answers, built_site):
     assert all((built_site / page["address"]).is_file() and page["title"] for page in suggestions)
 
 
-def test_each_page_has_keywords(index):
+def test_each_page_has_keywords(built_site):
     """Each page that somebody wrote says what readers type who look for it."""
-    written = [page for page in index["pages"] if not page["address"].startswith("gallery/")]
+    written = [page for page in index_of(built_site)["pages"] if not page["address"].startswith("gallery/")]
 
     assert len(written) > 200
     assert [page["address"] for page in written if len(page["keywords"]) < 3] == []
@@ -96,3 +95,61 @@ def test_index_is_small_and_waits(built_site):
     assert len(gzip.compress(index.read_bytes())) <= MOST_BYTES
     assert pages == []
     assert "searchindex.js" not in (built_site / "search.html").read_text(encoding="utf-8")  # Sphinx's own
+
+
+ENTRY = """\
+---
+messages: ["cannot reach * at #", "is not reachable"]
+stage: meet
+symptom: hangs
+frameworks: [Slurm]
+fix: Wait.
+source: somewhere
+keywords: is it down, ping fails
+---
+
+Text.
+
+## The fix
+
+Wait a little.
+
+## The cause
+
+Nobody knows.
+"""
+PAGES = {
+    "one": "Above.\n\n## Below\n\nSecond text.\n\n```{code-file} examples/guide/a.py\n```",
+    "words": "{.glossary}\nrank\n: A process.\n\ncore\n: Of a CPU.",
+}
+
+
+def test_index_of_a_build(tiny_site):
+    """The index has each section with its text, terms, words of code and messages, and follows what changes."""
+    tiny_site.write("examples/guide/a.py", "flavour = flavour = 1\n")
+    tiny_site.write("docs/troubleshooting/unreachable.md", ENTRY)
+    tiny_site.pages(PAGES, also=["troubleshooting/unreachable"])
+    build = tiny_site.build()
+    assert build.returncode == 0, build.output
+    first = index_of(build.site)
+    tiny_site.pages({**PAGES, "one": "Quite different."}, also=["troubleshooting/unreachable"])
+    second = index_of(tiny_site.build().site)
+
+    pages = [page["address"] for page in first["pages"]]
+    told = {(pages[page], anchor): (title, text, code.split()) for page, anchor, title, text, code in first["sections"]}
+    assert told["one.html", ""] == ("one", "Above.", [])
+    assert told["one.html", "below"][:2] == ("Below", "Second text.")
+    assert told["one.html", "below"][2].count("flavour") == 1
+    assert told["words.html", "term-rank"] == ("rank", "A process.", [])
+    title, text, _ = told["troubleshooting/unreachable.html", ""]
+    assert title == "cannot reach … at"
+    assert all(part in text for part in ("is not reachable", "Wait a little.", "Nobody knows."))
+    assert first["messages"][0] == [
+        r"cannot\ reach\ [^ \t\n]+?\ at\ -?\d[\d.,]*",
+        pages.index("troubleshooting/unreachable.html"),
+    ]
+    entry = first["pages"][pages.index("troubleshooting/unreachable.html")]
+    assert entry["fix"] == "Wait."
+    assert entry["keywords"] == ["is it down", "ping fails"]
+    assert entry["about"].endswith("Wait.")
+    assert [text for _, _, title, text, _ in second["sections"] if title in ("one", "Below")] == ["Quite different."]

@@ -40,7 +40,6 @@ def role(text: str) -> str:
 
 FILES = {
     "allreduce": DATA,
-    "broken": {},
     "trials": changed(0, survived_of_30=[28.0]),
 }
 PAGES = {
@@ -49,13 +48,10 @@ PAGES = {
     "trials": role("bench/results/trials.json; two; survived_of_30"),
 }
 WRONG = {
-    "parameter": (directive("measured-table", ":parameters: size"), "no parameter 'size'; there are nodes, way"),
     "quantity": (directive("measured-table", ":quantities: speed"), "no quantity 'speed'; there are wall_s, sent_MiB"),
     "no-row": (directive("measured-table", ":where: nodes=3"), "no configuration has nodes=3"),
     "no-alt": (directive("measured-plot", ":x: nodes\n:y: wall_s"), "the option 'alt' is missing"),
-    "no-number": (directive("measured-plot", PLOT.replace("nodes", "way", 1)), "to float: 'pmap'"),
-    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, broken.json"),
-    "no-parts": (role("bench/results/allreduce.json; two"), "needs three parts: FILE; CONFIGURATION; QUANTITY"),
+    "no-file": (directive("measured-table", "", "absent"), "bench/results has allreduce.json, scaling.json"),
     "no-configuration": (
         role("bench/results/allreduce.json; three; wall_s"),
         "no configuration 'three'; there are two, four",
@@ -64,7 +60,6 @@ WRONG = {
         role("bench/results/allreduce.json; two; sent_MiB"),
         "no quantity 'sent_MiB'; there are wall_s",
     ),
-    "no-form": (directive("measured-table", "", "broken"), "is no measurement: 'configurations'"),
 }
 
 
@@ -91,7 +86,6 @@ def scaling_table(options: str) -> str:
 
 WRONG_SCALING = {
     "no-kind": (":alt: what", "the option 'kind' is missing"),
-    "two-links": (":kind: strong\n:alt: what", "two configurations have 'nodes' 1: choose with where"),
     "no-such": (":kind: strong\n:alt: what\n:where: link=1gbit", "no configuration has link=1gbit"),
 }
 

@@ -205,14 +205,14 @@ Run = Callable[..., Outcome]
 
 
 @contextmanager
-def running(examples: Path, folders: pytest.TempPathFactory) -> Iterator[Run]:
+def running(examples: Path, folders: pytest.TempPathFactory, *imported: str) -> Iterator[Run]:
     """Give what runs a program on forked ranks, in a folder of its own unless one is given, with some text replaced."""
-    with forking(examples) as interpreter:
+    with forking(examples, *imported) as interpreter:
 
         def start(
             name: str,
             processes: int,
-            *,
+            *arguments: object,
             nodes: int = 1,
             folder: Path | None = None,
             edit: tuple[str, str] | None = None,
@@ -220,7 +220,7 @@ def running(examples: Path, folders: pytest.TempPathFactory) -> Iterator[Run]:
             **environ: str,
         ) -> Outcome:
             folder = folder or folders.mktemp("run")
-            argv = [str(edited(examples / name, folder, [edit] if edit else []))]
+            argv = [str(edited(examples / name, folder, [edit] if edit else [])), *map(str, arguments)]
             ranks = Forked(interpreter, folder)
             return Outcome(ranks.run(argv, nodes=nodes, processes=processes, before=before, environ=environ), folder)
 

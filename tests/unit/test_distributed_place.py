@@ -54,9 +54,7 @@ def test_single():
 @pytest.mark.parametrize(
     ("environ", "arguments", "address"),
     [
-        ({"SLURM_COORDINATOR_ADDRESS": "n9:5000"}, {}, "n9:5000"),
         ({"SLURM_COORDINATOR_ADDRESS": "n9", "JAX_COORDINATOR_PORT": "12345"}, {}, "n9:12345"),
-        ({"JAX_COORDINATOR_ADDRESS": "n8:5002"}, {}, "n8:5002"),
         ({"JAX_COORDINATOR_ADDRESS": "n8:5002", "SLURM_COORDINATOR_ADDRESS": "n9"}, {}, "n9:61457"),
         ({"SLURM_COORDINATOR_ADDRESS": "n9"}, {"coordinator_address": "n7:5003"}, "n7:5003"),
     ],
@@ -73,7 +71,6 @@ def test_coordinator(environ, arguments, address):
     [
         (STEP, None, 3),
         ({**STEP, "SLURM_CPUS_PER_TASK": "", "SLURM_CPUS_ON_NODE": "8"}, None, 4),
-        ({**STEP, "JAX_NUM_CPU_DEVICES": "5"}, None, None),
         ({**STEP, "XLA_FLAGS": "--xla_a=1 --xla_force_host_platform_device_count=8"}, None, None),
         ({**STEP, "JAX_NUM_CPU_DEVICES": "5"}, 2, 2),
     ],
@@ -90,7 +87,6 @@ FOUR = {**STEP, "SLURM_GPUS_ON_NODE": "4"}
     ("environ", "ids"),
     [
         (STEP, None),
-        ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3"}, (0, 1)),
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "0,1,2,3", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, (2, 3)),
         ({**FOUR, "CUDA_VISIBLE_DEVICES": "3"}, None),
         ({**FOUR, "JAX_LOCAL_DEVICE_IDS": "1,3"}, None),

@@ -24,7 +24,6 @@ NCCL = "RuntimeError: Distributed package doesn't have NCCL built in"
 PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:33164"
 PROXY = "JAX detected proxy variable(s) in the environment as distributed setup: http_proxy."
 DEADLINE = "absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded"
-THREADS = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid"
 
 FAILED = "srun: error: node4: task 1: Exited with exit code 1"
 KILLED = "srun: error: node4: task 1: Killed"
@@ -63,35 +62,27 @@ CHAINED = [
     ("logs", "cause", "others"),
     [
         ([at(9, NCCL), at(1, "ValueError: bad row")], "ValueError: bad row", ["torch-nccl-without-gpu"]),
-        ([at(1, "ValueError: bad row"), at(9, NCCL)], "ValueError: bad row", ["torch-nccl-without-gpu"]),
         ([at(1, PEER), at(2, "ZeroDivisionError: by zero")], "ZeroDivisionError: by zero", ["torch-peer-died"]),
         ([[PROXY]], None, []),
         ([[DEADLINE]], "jax-initialize-deadline", []),
         ([[PROXY], [DEADLINE]], "jax-proxy-variables", []),
-        ([[THREADS, NCCL]], "torch-nccl-without-gpu", []),
         ([CHAINED], "torch-several-launchers", []),
-        ([["# no errors found"]], None, []),
         ([["epoch 1  train error: 0.412  test error: 0.45"]], None, []),
         ([CUT], FAILED, []),
         ([[KILLED, CANCELLED]], KILLED, []),
         ([[CANCELLED, KILLED]], None, []),
-        ([[TERMINATED]], None, []),
     ],
     ids=[
         "the earliest failure is the cause",
-        "in whatever order the logs are given",
         "who lost a connection waited for another",
         "a warning that many good runs print",
         "a message of who waited",
         "a warning explains its consequence",
-        "a warning beside a failure",
         "exceptions of one traceback are one failure",
-        "no errors",
         "an error with a value is a measure",
         "a task that ended by itself",
         "who was killed first",
         "who was stopped with the step",
-        "who was terminated",
     ],
 )
 def test_cause(logs, cause, others):
@@ -136,9 +127,7 @@ def scan(data, name="log", size=1000):
 @pytest.mark.parametrize(
     ("line", "rank"),
     [
-        (f"3: {MESSAGE}", 3),
         (f"[3] [rank5]: {MESSAGE}", 5),
-        (f"[default1]:[rank9]: {MESSAGE}", 9),
         (f"[1,4]<stderr>:{MESSAGE}", 4),
         (f"\x1b[31m2: \x1b[1m{MESSAGE}\x1b[0m", 2),
         (f"0: 2026-11-20T10:00:00.5 {MESSAGE}", 0),
@@ -165,14 +154,6 @@ def test_packed_log(cut, end, problem):
     assert bool(problem) == bool(scanned.problems)
 
 
-def test_hosts_of_ranks():
-    """Rank lines, and what srun says of tasks, name the nodes; a log with one rank in it is that rank's."""
-    scanned = scan(f"rank 3/8 start host=node2 device=cpu\n{MESSAGE}\nsrun: error: node7: task 1: Killed\n".encode())
-
-    assert scanned.hosts == {3: "node2", 1: "node7"}
-    assert scanned.findings[0].rank == 3
-
-
 def test_no_secret_is_left():
     """No user, home, host, address, token or key remains, in any of the places where logs print them."""
     for secret, line in [pair for seed in range(20) for pair in secret_lines(random.Random(seed))]:
@@ -190,18 +171,6 @@ def test_name_learned_once_is_masked_everywhere():
     redactor.learn("/home/alice/x host=node7")
 
     assert redactor.mask("alice ran on node7, node71 and node7-ib") == "<user1> ran on <host1>, node71 and <host1>-ib"
-
-
-def test_what_helps_remains():
-    """The message, its numbers, files of packages and names of files are kept."""
-    file = "site-packages/torch/distributed/run.py, line 1028: timed out after 6000ms"
-
-    assert Redactor().mask(f"File /home/a/.venv/lib/python3.11/{file}") == f"File <path>/{file}"
-    for line in (
-        "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",
-        "10:44:33.5 step 1 loss 0.25: error",
-    ):
-        assert Redactor().mask(line) == line
 
 
 ENTRY = """\
@@ -233,9 +202,7 @@ def test_entry_that_explains_nothing(tmp_path):
     ("form", "line", "found"),
     [
         ("Timed out waiting #ms for recv", "x Timed out waiting 6000ms for recv y", True),
-        ("Timed out waiting #ms for recv", "Timed out waiting ms for recv", False),
         (r"\# of tasks: #/#.", "# of tasks: 1/2.", True),
-        ("connect to (*, #)", "connect to (node1, 29500)", True),
         ("connect to (*, #)", "connect to (node 1, 29500)", False),
         ("devices (all)", "devices [all]", False),
     ],

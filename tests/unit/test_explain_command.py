@@ -62,23 +62,6 @@ def test_json(folder):
     assert told["logs"] == [{"name": "rank_3.log", "bytes": len(NCCL)}]
 
 
-def test_json_of_a_task_that_ended(folder):
-    """An entry that knows how srun says a task ended gives the fix."""
-    (folder / "a.log").write_text("srun: error: node4: task 1: Out Of Memory\n")
-    cause = json.loads(run("--json", "a.log").stdout)["cause"]
-
-    assert cause["page"] == f"{PAGES}/slurm-out-of-memory.html"
-
-
-def test_unknown_failure(folder):
-    """Where no entry knows the failure, the command says so, and quotes it."""
-    (folder / "a.log").write_text("1: Traceback (most recent call last):\n1: ValueError: bad row\n")
-    result = run("a.log")
-
-    assert result.exit_code == Status.UNKNOWN
-    assert result.stdout == "No entry knows the first failure: rank 1, a.log, line 2\n\n    ValueError: bad row\n"
-
-
 def test_nothing_failed(folder):
     """Where nothing speaks of a failure, the command names the one that judges a job."""
     (folder / "a.log").write_text("step 1 loss 0.5\n")
@@ -92,17 +75,12 @@ def test_nothing_failed(folder):
     ("target", "said"),
     [
         ("gone.log", "gone.log: No such file or directory"),
-        ("empty.log", "empty.log: the file is empty"),
-        ("model.pt", "model.pt: a binary file, expected a log"),
-        (".", ".: not a regular file: give the logs in it, as in ./*.out"),
         ("4711", "accounting says nothing of job 4711: this machine has no sacct"),
         ("cut.log.gz", "cut.log.gz: the gzip file is cut off: only what it holds was read"),
     ],
 )
 def test_bad_input(folder, target, said):
     """What cannot be read is named on one line, with status 2, and the other logs are explained all the same."""
-    (folder / "empty.log").write_text("")
-    (folder / "model.pt").write_bytes(bytes(range(256)) * 9)
     (folder / "cut.log.gz").write_bytes(gzip.compress(b"step 1\n" * 9)[:-9])
     (folder / "good.log").write_text(NCCL)
     result = run(target, "good.log")
@@ -259,9 +237,8 @@ LATE = dump(*(entry(number) for number in range(800, 900)), entry(900, done=Fals
             "Rank 1 did not come to collective 1, gloo:all_reduce of [9] (default_pg).\nRank 1 made",
         ),
         ({0: LATE, 1: dump(*(entry(number) for number in range(700, 800)))}, "Rank 1 did not come to collective 900,"),
-        ({0: ordinary(3), 1: ordinary(3)}, "In 2 dumps, no rank waits in a collective. gloo does not record send and"),
     ],
-    ids=["no dump", "all wait", "came to nothing", "old entries were overwritten", "nobody waits"],
+    ids=["no dump", "all wait", "came to nothing", "old entries were overwritten"],
 )
 def test_what_is_said(folder, dumps, said):
     """The first line says which rank to look at, or that none can be told."""
@@ -302,8 +279,6 @@ class Trap:
     ("name", "content", "said"),
     [
         ("rank_0.json", dump(entry(1))[:-40], "the dump is cut off, damaged, or not of version 2.10"),
-        ("dump.json", dump(entry(1)), "a dump whose name tells no rank: call it rank_3.json if rank 3 wrote it"),
-        ("rank_0.json", dump({"state": "x"}, version="3.0"), "the dump is cut off, damaged, or not of version 2.10"),
         ("nccl_trace_rank_0", pickle.dumps(Trap()), "a pickle, which can run any program when it is read"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from srunbook import generate, sites
@@ -58,36 +57,18 @@ def refusal(read):
     ("values", "directive"),
     [
         ({"account": "abc@a100"}, "--account=abc@a100"),
-        ({"account": "es/x"}, "--account=es/x"),
-        ({"account": "äö"}, "--account=äö"),
-        ({"partition": "a,b-c"}, "--partition=a,b-c"),
-        ({"qos": "gpu_4h+"}, "--qos=gpu_4h+"),
         ({"constraint": "[a100*2|h100]&!old"}, "--constraint=[a100*2|h100]&!old"),
-        ({"name": "a(b):c@2"}, "--job-name=a(b):c@2"),
         ({"memory_per_node": "0", "memory_per_cpu": None}, "--mem=0"),
-        ({"memory_per_cpu": "4000"}, "--mem-per-cpu=4000"),
-        ({"memory_per_node": "16gb"}, "--mem=16gb"),
-        *(
-            ({"time_limit": form}, f"--time={form}")
-            for form in ("30", "30:00", "02:00:00", "0-02", "0-02:40", "1-12:00:00", "UNLIMITED", "0")
-        ),
-        *(({"signal": form}, f"--signal={form}") for form in ("TERM", "SIGUSR1@60", "R:USR1@120", "KILL@0")),
-        *(
-            ({"output": form}, f"--output={form}")
-            for form in ("/scratch/me/%x-%j.out", "runs/%A_%a.out", "a/b/%j", "%N.log", "../%j.out")
-        ),
+        *(({"time_limit": form}, f"--time={form}") for form in ("30", "1-12:00:00", "UNLIMITED")),
+        *(({"signal": form}, f"--signal={form}") for form in ("TERM", "R:USR1@120")),
+        *(({"output": form}, f"--output={form}") for form in ("/scratch/me/%x-%j.out", "../%j.out")),
         ({"output": "logs/%x_%j.out"}, "--output=%x_%j.out"),
         ({"account": 'a "b" #1'}, r'--account="a \"b\" #1"'),
         ({"sbatch": {"comment": "it's\\"}}, '--comment="it\'s\\\\"'),
-        ({"sbatch": {"mail_user": "me@example.org"}}, "--mail-user=me@example.org"),
-        ({"sbatch": {"switches": 1}}, "--switches=1"),
         ({"sbatch": {"contiguous": True}}, "--contiguous"),
         ({"gpus_per_node": 6, "cpus_per_node": 64}, "--cpus-per-task=10"),
-        ({**GPU}, "--gpus-per-node=4"),
         ({**GPU, "gpus_per_node": "a100:4"}, "--gres=gpu:a100:4"),
-        ({**GPU, "gpu_option": "gres"}, "--gres=gpu:4"),
         ({**GPU, "gpus_per_node": "2080ti:4", "gpu_option": "gpus-per-node"}, "--gpus-per-node=2080ti:4"),
-        ({**GPU, "gpu_option": "gpus-per-task"}, "--gpus-per-task=1"),
         ({**GPU, "gpus_per_node": "a100:4", "gpu_option": "gpus-per-task"}, "--gpus-per-task=a100:1"),
         ({**GPU, "gpu_option": "gpus-per-task", "framework": "torchrun"}, "--gpus-per-task=4"),
     ],
@@ -149,36 +130,19 @@ modules_to_load:
     [
         ("nodes: banana", ["a.yaml:1: nodes is 'banana'", "1 or more", "nodes: 4"]),
         ("\n\nnodes: 0", ["a.yaml:3: nodes is 0"]),
-        ("nodes: true", ["nodes is True"]),
-        ("nodes:\n", ["nodes is missing", "--profile"]),
         ("node: 2", ["a.yaml:1: unknown key 'node'", "did you mean nodes?"]),
-        ("mem-per-cpu: 8G", ["did you mean memory_per_cpu?"]),
         ("xyzzy: 1", ["the keys are script, arguments", "put it under sbatch:"]),
-        ("1: 2", ["unknown key 1"]),
-        ("memory_per_node: 0", ["memory_per_node is 0", "Put it in quotes"]),
-        ("name: 2026-01-01", ["name is datetime.date", "Put it in quotes"]),
         ("modules_to_load: [2023]", ["modules_to_load[0] is 2023", "Put it in quotes"]),
-        ("modules_to_load:\n- gcc\n- a b", ["a.yaml:3: modules_to_load[1] is 'a b'"]),
-        ("modules_to_load: gcc", ["modules_to_load is 'gcc'", "a list of names"]),
         ('env_vars:\n  A: "1"\n  B: 2', ["a.yaml:3: env_vars.B is 2", "Put it in quotes"]),
-        ("env_vars:\n  A B: x", ["a.yaml:2: 'A B' in env_vars is not a name"]),
         ("env_vars:\n  PATH: /x", ["a.yaml:2: the variable PATH", "replaces all of it"]),
-        ("platform: tpu", ["platform is 'tpu'", "cpu or gpu"]),
-        ("profile: mediun", ["Did you mean medium?"]),
         ("exclusive: yes", ["exclusive is 'yes'", "true or false"]),
         ('name: "a\\n#SBATCH --nodes=9"', ["a.yaml:1: name is", "control character"]),
-        ("name: a/b", ["name is 'a/b'", "without /"]),
-        ("gpus_per_node: a100", ["gpus_per_node is 'a100'"]),
-        ("sbatch: {mail user: x}", ["a.yaml:1: 'mail user' in sbatch is not a name"]),
-        ("sbatch: {comment: 1.5}", ["a.yaml:1: sbatch.comment is 1.5"]),
         ("platform: gpu", ["a.yaml:1: platform 'gpu' needs GPUs"]),
         ("gpus_per_node: 6\nprocesses_per_node: 4", ["a.yaml:2: processes_per_node 4 cannot share 6 GPUs evenly"]),
         ("signal: B:USR1@60", ["signal is 'B:USR1@60'", "USR1@120"]),
         ("memory_per_cpu: 1G\nmemory_per_node: 8G", ["a.yaml:2: memory_per_node '8G' cannot go with memory_per_cpu"]),
         ("virtual_environment: ~bob/env", ["virtual_environment is '~bob/env'"]),
-        ("virtual_environment: '~/a '", ["a blank at an end"]),
         ("script: -x.py", ["script is '-x.py'", "a dash"]),
-        ("script: ~/a.py", ["script is '~/a.py'", "does not begin with ~"]),
     ],
 )
 def test_refused(refusal, text, parts):
@@ -209,16 +173,10 @@ def test_no_field_takes_a_control_character(name):
     ("text", "part"),
     [
         ("nodes: 2\nnodes: 3", "a.yaml:2: "),
-        ("- nodes", "a.yaml:1: found a list"),
         ("nodes: [", "a.yaml:1: "),
-        ("nodes: 2\n\tcpus: 3", "a.yaml:2: "),
-        ("nodes: 2\n---\nnodes: 3", "a.yaml:2: "),
         ("x: !!python/object:os.system a", "a.yaml:1: "),
-        ("nodes: \x07", "cannot be read as YAML"),
         ("nodes: " + "9" * 5000, "cannot be read as YAML"),
-        ("x: 2026-99-99", "cannot be read as YAML"),
         (b"nodes: 2\nname: \xff", "a.yaml:2: byte 0xff is not UTF-8"),
-        ("[a, b]: 2", "cannot be read as YAML"),
     ],
 )
 def test_no_configuration(refusal, text, part):
@@ -226,24 +184,11 @@ def test_no_configuration(refusal, text, part):
     assert part in refusal(text)
 
 
-def test_all_problems_at_once(refusal):
-    """All that is wrong in a file is said."""
-    lines = refusal("nodes: x\nfoo_bar_baz: 1\nexclusive: y\n").splitlines()
-
-    assert sorted(line.split(": ")[0] for line in lines) == ["a.yaml:1", "a.yaml:2", "a.yaml:3"]
-
-
 @pytest.mark.parametrize(
     ("values", "count", "advice"),
     [
-        ({"nodes": 1, "cpus_per_node": 1024}, 0, None),
-        ({"nodes": 2, "cpus_per_node": 8}, 128, None),
-        ({"nodes": 4, "cpus_per_node": 14}, 812, None),
         ({"nodes": 4, "cpus_per_node": 15}, 930, "--set devices_per_process=5 makes it 110"),
-        ({"nodes": 2, "cpus_per_node": 32}, 2048, "--set devices_per_process=16 makes it 512"),
-        ({"nodes": 4, "cpus_per_node": 32, "processes_per_node": 2}, 2144, "--set devices_per_process=8 makes it 560"),
         ({"nodes": 4, "cpus_per_node": 16, "devices_per_process": 8}, 272, None),
-        ({"nodes": 463, "cpus_per_node": 2}, 2774, "--set devices_per_process=1 makes it 924"),
         ({"nodes": 464, "cpus_per_node": 2}, 2780, "take fewer processes, or have the limit raised (ulimit -Hn)"),
         ({"nodes": 8, "cpus_per_node": 32, "framework": "torchrun"}, 0, None),
         ({"nodes": 8, "cpus_per_node": 32, "platform": "gpu", "gpus_per_node": 4}, 0, None),
@@ -302,8 +247,6 @@ def test_one_of_a_pair_takes_back_the_other():
     ("option", "part"),
     [
         ("nodes", "no '=' in it"),
-        ("nodes=banana", "--set nodes=banana: nodes is 'banana'"),
-        ("node=1", "did you mean nodes?"),
         ("nodes.x=1", "nodes has no parts"),
         ("env_vars=A", "which of env_vars?"),
     ],
@@ -320,13 +263,9 @@ def test_setting_refused(option, part):
 @pytest.mark.parametrize(
     ("option", "name", "value"),
     [
-        ("exclusive=false", "exclusive", False),
-        ("gpus_per_node=4", "gpus_per_node", 4),
         ("gpus_per_node=a100:4", "gpus_per_node", "a100:4"),
         ("modules_to_load=python/3.11,gcc/11", "modules_to_load", ["python/3.11", "gcc/11"]),
-        ("modules_to_load=[CUDA/12.4]", "modules_to_load", ["CUDA/12.4"]),
         ("setup=[module use /a b, 'source x, y']", "setup", ["module use /a b", "source x, y"]),
-        ("sbatch.mail_user=me", "sbatch", {"mail_user": "me"}),
         ("sbatch.contiguous=true", "sbatch", {"contiguous": True}),
         ("name=17", "name", "17"),
         ("env_vars.A=", "env_vars", {"A": ""}),
@@ -339,9 +278,7 @@ def test_setting_has_the_type_of_its_field(option, name, value):
     assert layer.values == {name: value}
 
 
-@pytest.mark.parametrize(
-    ("script", "name"), [("train.py", "train"), ("a/b c.py", "b_c"), ("_.py", "job"), ("日本.py", "job"), ("x", "x")]
-)
+@pytest.mark.parametrize(("script", "name"), [("a/b c.py", "b_c"), ("日本.py", "job")])
 def test_name_follows_from_the_program(script, name):
     """A job without a name has one made of that of its program."""
     assert specified(script=script).job_name == name
@@ -351,9 +288,7 @@ def test_name_follows_from_the_program(script, name):
     ("values", "tasks", "devices"),
     [
         ({}, 1, 16),
-        ({"processes_per_node": 4}, 4, 16),
         ({"processes_per_node": 4, "devices_per_process": 1}, 4, 8),
-        ({"platform": "gpu", "gpus_per_node": 4}, 4, 8),
         ({"platform": "gpu", "gpus_per_node": "a100:4", "processes_per_node": 1}, 1, 8),
         ({"platform": "gpu", "gpus_per_node": 4, "framework": "torchrun"}, 1, 8),
         ({"framework": "torchrun", "processes_per_node": 2}, 1, 4),
@@ -365,17 +300,6 @@ def test_tasks_and_devices(values, tasks, devices):
     one = specified(**values)
 
     assert (one.tasks, one.devices) == (tasks, devices)
-
-
-def test_schema_accepts_what_is_accepted():
-    """The published schema takes the examples, and refuses what the model refuses by itself."""
-    schema = generate.schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
-
-    assert validator.is_valid({"nodes": 4, "gpus_per_node": "a100:4", "env_vars": {"A": "1"}, "time_limit": "01:00:00"})
-    for wrong in ({"nodes": "4"}, {"node": 4}, {"time_limit": 43200}, {"name": "a\nb"}, {"env_vars": {"A B": "1"}}):
-        assert not validator.is_valid(wrong), wrong
 
 
 @pytest.mark.parametrize("name", JobSpecification.model_fields)

@@ -1,4 +1,4 @@
-"""Bytes on each rank, by formula; tests/simulation/test_does_not_fit.py compares them with what torch holds."""
+"""Bytes on each rank, by formula; tests/site/test_memory_form.py compares them with what a GPU held."""
 
 from __future__ import annotations
 

@@ -90,16 +90,6 @@ def test_erlang(close, shape):
     close(chain.mean(), gamma.mean(), 5)
 
 
-def test_hypoexponential(close):
-    """With rates that differ, the density is the weighted sum of exponential ones."""
-    rates = np.array([1.0, 2.0, 5.0, 7.0])
-    times = np.array([0.0, 0.2, 1.0, 4.0, 9.0])
-    weights = [np.prod([other / (other - rate) for other in rates if other != rate]) for rate in rates]
-    expected = sum(w * rate * np.exp(-rate * times) for w, rate in zip(weights, rates, strict=True))
-
-    close(phase_type.hypoexponential(rates).prob(times), expected, 5)
-
-
 def test_genealogies(close):
     """The height has the mean 2 (1 - 1/n), and the length the density of P(L <= t) = (1 - exp(-t/2))^(n-1)."""
     times = np.array([0.5, 2.0, 6.0, 10.0, 15.0])
@@ -155,20 +145,6 @@ def test_ends_smaller_than_rounding(close, theta):
         close(jax.grad(function)(theta), -(1 / (k + theta)).sum(), 5)
 
 
-def test_vmap_and_jit(close):
-    """Under vmap and jit each element gets what it gets alone."""
-    rates = jnp.array([0.5, 30.0])
-    times = jnp.array([0.1, 0.5, 1.0, 2.0, 3.0])
-
-    def log_likelihood(rate):
-        return phase_type.coalescent_height(5, rate).log_prob(times).sum()
-
-    together = jax.jit(jax.vmap(jax.value_and_grad(log_likelihood)))(rates)
-    alone = [jax.value_and_grad(log_likelihood)(rate) for rate in rates]
-    close(together[0], [value for value, _ in alone], 5)
-    close(together[1], [score for _, score in alone], 5)
-
-
 def continuous(initial, rates):
     """Return a chain in continuous time that is not made yet."""
     return lambda: phase_type.Continuous(jnp.array(initial, float), jnp.array(rates, float))
@@ -185,13 +161,9 @@ def discrete(initial, steps):
         (continuous([1, 0], np.ones((3, 3))), r"\(2,\) and \(3, 3\); needed are \(m,\) and \(m, m\)"),
         (continuous([0.5, 1.0], [[-1, 0], [0, -1]]), r"no chain: needed are probabilities with sum 1"),
         (continuous([1, 0], [[-1, -0.5], [0, -1]]), r"rates such as .* sum to 0 or less"),
-        (continuous([1, 0], [[-1, 2], [0, -1]]), r"rates such as"),
         (discrete([1, 0], [[0.5, -0.1], [0, 0.5]]), r"steps such as .* sum to 1 or less"),
         (lambda: phase_type.Discrete(jnp.ones(1), jnp.zeros((1, 1)), jnp.ones(2)), r"ends has the shape \(2,\)"),
-        (lambda: phase_type.exponential(-1.0), r"no chain"),
         (lambda: phase_type.erlang(0, 1.0), r"rates have the shape \(0,\); needed is \(m,\)"),
-        (lambda: phase_type.coalescent_height(1), r"rates have the shape \(0,\)"),
-        (lambda: phase_type.segregating_sites(3, 0.0), r"no chain"),
     ],
 )
 def test_rejected(make, message):

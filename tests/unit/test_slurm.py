@@ -38,13 +38,8 @@ NAMES = st.builds(
     ("text", "hosts"),
     [
         ("", []),
-        ("n1,n2", ["n1", "n2"]),
-        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
         ("n[1,3-4,007]", ["n1", "n3", "n4", "n007"]),
         ("rack[0-1]n[01-02]-ib,x", ["rack0n01-ib", "rack0n02-ib", "rack1n01-ib", "rack1n02-ib", "x"]),
-        ("[1-2]", ["1", "2"]),
-        ("127.0.0.[1-2]", ["127.0.0.1", "127.0.0.2"]),
-        ("n[3,1]", ["n3", "n1"]),
     ],
 )
 def test_expand_hosts(text, hosts):
@@ -68,7 +63,6 @@ def test_compress_hosts():
     [
         ("n[1-2", "a bracket without its other half"),
         ("a,,b", "an empty name"),
-        ("n[1-2,a]", "'a' is no number"),
         ("n[0-999999999]", "names more than 100000 hosts"),
     ],
 )
@@ -82,27 +76,7 @@ def test_malformed_hosts(text, problem):
     assert "rack[0-1]n[01-04]-ib,login" in str(caught.value)
 
 
-def jax_first_host(text, monkeypatch):
-    """Return the host that JAX 0.10 takes for the coordinator."""
-    cluster = pytest.importorskip("jax._src.clusters.slurm_cluster").SlurmCluster
-    monkeypatch.setenv("SLURM_JOB_ID", "1")
-    monkeypatch.setenv("SLURM_STEP_NODELIST", text)
-    return cluster.get_coordinator_address(timeout_secs=None, override_coordinator_port="1234").removesuffix(":1234")
-
-
-@pytest.mark.parametrize(
-    ("text", "first", "jax_says"),
-    [("rack[0-1]n[1-4]", "rack0n1", "rack0"), ("n[1-2]-ib", "n1-ib", "n1")],
-)
-def test_what_jax_gets_wrong(text, first, jax_says, monkeypatch):
-    """JAX takes a host that does not exist for the coordinator where a name has two brackets or a suffix."""
-    assert jax_first_host(text, monkeypatch) == jax_says
-    assert expand_hostlist(text)[0] == first
-
-
-@pytest.mark.parametrize(
-    ("text", "counts"), [("4", [4]), ("4(x2),3", [4, 4, 3]), ("1,2,1", [1, 2, 1]), ("0(x2)", [0, 0])]
-)
+@pytest.mark.parametrize(("text", "counts"), [("4(x2),3", [4, 4, 3]), ("1,2,1", [1, 2, 1])])
 def test_layouts(text, counts):
     """Slurm's layout and the list of counts say the same."""
     assert expand_tasks(text) == counts
@@ -111,7 +85,7 @@ def test_layouts(text, counts):
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("4", 4), ("a100:4", 4), ("a100:2,h100:2", 4), ("gpu:4", 4), ("gpu:a100:4", 4), ("1g.10gb+me:1,2080ti:2", 3)],
+    [("4", 4), ("gpu:a100:4", 4), ("1g.10gb+me:1,2080ti:2", 3)],
 )
 def test_gpus(text, count):
     """The number of GPUs is found with and without types."""
@@ -121,10 +95,7 @@ def test_gpus(text, count):
 @pytest.mark.parametrize(
     ("read", "text", "said"),
     [
-        (expand_tasks, "", r"is no count; it reads like '4\(x2\),3'"),
-        (expand_tasks, "4(x2", "is no count"),
-        (expand_tasks, "1,2(x999999999)", "is no count"),
-        (parse_gpus, "", "has no count"),
+        (expand_tasks, "4(x2", r"is no count; it reads like '4\(x2\),3'"),
         (parse_gpus, "a100", "has no count"),
     ],
 )
@@ -180,8 +151,6 @@ def test_without_srun(environ, said):
     [
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID 'x'"),
         ({"SLURM_STEP_NODELIST": "n[1-2]"}, "'rank 9 of 11 on node 2 of 2': the nodes have 11 tasks"),
-        ({"SLURM_STEP_NUM_TASKS": "12"}, "'rank 9 of 12 on node 2 of 3'"),
-        ({"SLURM_PROCID": "11"}, "'rank 11 of 11 on node 2 of 3'"),
     ],
 )
 def test_contradictions(variables, problem):
@@ -232,7 +201,6 @@ def test_elements_and_components():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("JobID|State|ExitCode\n17|FAILED\n", "2 columns under a header of 3"),
         ("JobID|State|ExitCode\n17|FAILED|zero\n", "'zero' no exit code"),
     ],
 )
@@ -261,7 +229,6 @@ EARLY = f"12|12|FAILED|3:0|1||00:00:00|node1||2026-11-23T03:31:28\n{BATCH}"
 FINAL = EARLY.replace("node1||", "node1|batch|", 1)
 RUNNING = "12|12|RUNNING|0:0|1||00:00:00|node1|batch|Unknown"
 HALF = f"{FINAL}\n12.0|12.0|RUNNING|0:0|1|1|00:00:00|node1||Unknown"
-NODES = FINAL.replace("3:0|1||", "3:0|2||")
 ARRAY = "1_1|2|COMPLETED|0:0|1||0|node1|batch|2026-11-23T03:30:49\n1_3|1|FAILED|1:0|1||0|node1|{}|2026-11-23T03:30:49"
 
 
@@ -293,10 +260,10 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Accounting]:
 @pytest.mark.parametrize(
     ("early", "final"),
     [
-        *((early, FINAL) for early in (EARLY, RUNNING, HALF, NODES, "")),
+        *((early, FINAL) for early in (EARLY, RUNNING, HALF)),
         (ARRAY.format(""), ARRAY.format("batch")),
     ],
-    ids=["no start", "no end", "no end of a step", "too few nodes", "no rows", "one element has no start"],
+    ids=["no start", "no end", "no end of a step", "one element has no start"],
 )
 def test_early_rows_are_not_believed(ask, early, final):
     """Rows of a job that has ended are believed once sacct has heard of the start and the end of all parts."""
@@ -391,7 +358,6 @@ def test_fields_that_scontrol_leaves():
     ("lines", "columns", "files"),
     [
         ([], {}, ("slurm-17.out", "slurm-17.out")),
-        (["#SBATCH --output=%j.out --error=%j.err"], {}, ("17.out", "17.err")),
         (
             ["#SBATCH --error=%j.err"],
             {"SubmitLine": "sbatch -e over-%j job.sh --error=not-this"},
@@ -400,7 +366,7 @@ def test_fields_that_scontrol_leaves():
         (["#SBATCH -e x"], {"StdOut": "/tmp/%j", "StdErr": "/tmp/%j.err"}, ("/tmp/17", "/tmp/17.err")),
         (["#SBATCH -o x.out"], {"JobName": "x|COMPLETED|0:0\n17|y"}, ("x.out", "x.out")),
     ],
-    ids=["default", "both", "command-line-wins", "columns-of-24.05", "name-with-bars"],
+    ids=["default", "command-line-wins", "columns-of-24.05", "name-with-bars"],
 )
 def test_once_scontrol_has_forgotten(lines, columns, files):
     """Accounting knows the patterns, or the script and the command line do."""

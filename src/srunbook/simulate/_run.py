@@ -148,7 +148,7 @@ def run(
     ntasks_per_node: int | str = 1,
     cpus_per_task: int | None = None,
     gpus_per_node: int = 0,
-    timeout: float | None = 60.0,
+    timeout: float | None = 300.0,
     output_dir: str | os.PathLike[str] | None = None,
     slurm: str = GENERATIONS[0],
     env: Mapping[str, str] | None = None,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from support import forked
-from support.programs import edited
+from helpers.fit_trainings import edited, run_ranks
 
 from srunbook import memory
 
 STEPS = 2
 COUNTING = """
-import collections, os
-os.chdir({folder!r})
+import collections
 import torch
 
 class Kept:
@@ -66,35 +66,12 @@ END = "    dist.destroy_process_group()"
 EDITS = {"STEPS = 40\n": f"STEPS = {STEPS}\n", END: f'    print("kept", dist.get_rank(), torch.Kept.most)\n{END}'}
 
 
-def saved_bytes(
-    ranks: forked.Forked,
-    program: Path,
-    processes: int,
-    *,
-    edits: dict[str, str] | None = None,
-    environ: dict[str, str] | None = None,
-) -> list[int]:
-    """Run two steps of a program on one node; return the most bytes that each rank kept at a time.
-
-    Args:
-        ranks: What runs programs.
-        program: The program.
-        processes: How many ranks run it.
-        edits: Lines of the program to be replaced.
-        environ: Variables of the ranks.
-
-    Raises:
-        AssertionError: A rank failed, or a line to be replaced is not in the program.
-    """
-    folder = ranks.new_folder()
-    folder.mkdir()
-    copy = edited(program, folder, ((edits or {}) | EDITS).items())
-    before = COUNTING.format(folder=str(folder))
-    ended = ranks.run([str(copy)], nodes=1, processes=processes, before=before, environ=environ or {})
-    outcome = forked.Outcome(ended, folder)
-    assert not any(outcome.statuses), outcome.text
-    found = dict(map(int, line.split()[1:]) for line in outcome.text.splitlines() if line.startswith("kept "))
-    return [found[rank] for rank in range(processes)]
+def saved_bytes(program: Path, processes: int, edits: Mapping[str, str] | None = None) -> list[int]:
+    """Run two steps of a program on one node, with some text replaced; return the most bytes that each rank kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = run_ranks(COUNTING + edited(program, {**(edits or {}), **EDITS}), (), 1, processes, Path(folder))
+    kept = dict(map(int, line.split()[1:]) for line in text.splitlines() if line.startswith("kept "))
+    return [kept[rank] for rank in range(processes)]
 
 
 # The model of the guide, and how its programs divide it.
