@@ -13,7 +13,8 @@ from pathlib import Path
 
 from helpers.corpus import FORMS, Job, drawn
 from helpers.corpus_plan import ENDS_WELL, ROOT, Planned, changed
-from support.reader import Reader
+from support.ports import free_port
+from support.reader import without_places
 
 FAULTS = [str(ROOT / "bench" / "helpers" / "corpus_faults"), str(ROOT / "tests")]
 SIMULATE = "from srunbook.cli import main; main(prog_name='srunbook')"
@@ -35,7 +36,7 @@ def without_own(lines: list[str]) -> list[str]:
 
 def command(planned: Planned, python: Path) -> list[str]:
     """Return what starts a job."""
-    port = str(Reader.free_port())
+    port = str(free_port())
     first, *words = [word.replace("PORT", port) for word in planned.words]
     launched = [str(python), *(["-m", "torch.distributed.run"] if first == "torchrun" else []), *words]
     if not planned.slurm:
@@ -83,8 +84,8 @@ def run(planned: Planned, forked: Path) -> Job:
             )
         except subprocess.TimeoutExpired:
             raise Unfit(f"no end after {2 * LIMIT} s") from None
-        reader = Reader(folder, record=False, node_id="")
-        lines = [cleaned(reader.without_places(line), forked) for line in without_own(done.stdout.splitlines())]
+        printed = without_own(done.stdout.splitlines())
+        lines = [cleaned(without_places(line, folder), forked) for line in printed]
     check_status(planned, done.returncode, lines)
     return Job(
         name=planned.name,

@@ -23,6 +23,16 @@ from srunbook import simulate
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def without_places(line: str, folder: Path) -> str:
+    """Return a line without the folders of this machine, and with the text of a link in place of its address."""
+    line = re.sub(r"\[(\w+)\]\(https?://[^)\s]*\)", r"\1", line)
+    line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
+    line = re.sub(r'"/[^"\s]*/(lib/python3\.\d+/)', r'"\1', line)
+    for place in (f"{folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
+        line = line.replace(place, "")
+    return line
+
+
 @dataclass(frozen=True)
 class Reader:
     """Somebody with an empty folder.
@@ -70,7 +80,7 @@ class Reader:
         return new_run(
             program,
             command,
-            "\n".join(map(self.without_places, output.splitlines())),
+            "\n".join(without_places(line, self.folder) for line in output.splitlines()),
             where="simulation" if start else "process",
             exit_code=status,
             versions={"python": sys.version.split()[0]},
@@ -100,12 +110,3 @@ class Reader:
             check=False,
         )
         return result.stdout, result.returncode
-
-    def without_places(self, line: str) -> str:
-        """Return a line without the folders of this machine, and with the text of a link in place of its address."""
-        line = re.sub(r"\[(\w+)\]\(https?://[^)\s]*\)", r"\1", line)
-        line = re.sub(r'[^"\s(]*/(site-packages/)', r"\1", line)
-        line = re.sub(r'"/[^"\s]*/(lib/python3\.\d+/)', r'"\1', line)
-        for place in (f"{self.folder}/", f"{sys.prefix}/bin/", f"{ROOT}/"):
-            line = line.replace(place, "")
-        return line
