@@ -5,15 +5,15 @@ it cuts the road into cells, and moves from each into the next as much as the fi
 Jams grow against the traffic, as real ones do.
 """
 
-import tempfile
-from pathlib import Path
+import io
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from ranks import write_whole
 from torch import nn
 from torch.nn.functional import smooth_l1_loss
-from torch.utils.data import TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
 SLOTS = 24 * 12  # of five minutes, in a day
 STEPS = 12  # of five minutes: an hour to look at, and an hour to forecast
@@ -98,9 +98,9 @@ def cached_speeds(folder, days, seed=0):
     path = folder / f"synthetic-{days}-days-seed-{seed}.npy"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            np.save(file, make_speeds(days, seed))
-        Path(file.name).replace(path)  # whole or not at all: another job may read it now
+        content = io.BytesIO()
+        np.save(content, make_speeds(days, seed))
+        write_whole(path, content.getvalue())  # another job may read it now
     return np.load(path), times_of_week(4 * 24 * 60, days * SLOTS), f"synthetic, {days} days, seed {seed}"
 
 
@@ -131,6 +131,11 @@ def read_hdf5(path):
     return speeds, times_of_week(times[0] // (60 * 10**9), len(speeds)), f"file {path.name}"
 
 
+def read_speeds(path, folder, days):
+    """Return speeds, times of the week and a name: of a file if there is a path, otherwise synthetic ones."""
+    return read_hdf5(path) if path else cached_speeds(folder, days)
+
+
 def prepare_speeds(mph, times):
     """Return two sets of windows, to train and to validate with, and the usual speeds, shape (2 * SLOTS, sensors).
 
@@ -148,12 +153,32 @@ def prepare_speeds(mph, times):
     return train, TensorDataset(*(part[cut:] for part in windows)), usual
 
 
+def make_loaders(train, validation, share):
+    """Return the sampler and the loader of this rank's windows to train on, and the loader of those to validate with.
+
+    To train, rank r of N takes windows r, r + N, r + 2N, ... of one shuffled list: together, the ranks have in each
+    step the batch of one process. To validate, each window counts once; a DistributedSampler would repeat some.
+    """
+    sampler = DistributedSampler(train, drop_last=True)
+    loader = DataLoader(train, None, sampler=BatchSampler(sampler, share, drop_last=True))
+    rest = range(dist.get_rank(), len(validation), dist.get_world_size())
+    return sampler, loader, DataLoader(validation, None, sampler=BatchSampler(rest, 256, drop_last=False))
+
+
 def last_values(past, otherwise):
     """Return the newest speed of each sensor that is not missing, shape (batch, sensors)."""
     value = otherwise
     for speeds in past.unbind(1):
         value = torch.where(speeds > 0, speeds, value)
     return value
+
+
+def baselines(usual):
+    """Return two forecasts that need no training: each sensor keeps its speed, or has the mean of that time of day."""
+    return {
+        "last value": lambda past, times: last_values(past, usual[times[:, 0]])[:, None].expand(-1, STEPS, -1),
+        "daily mean": lambda _, times: usual[times],
+    }
 
 
 class TrafficNet(nn.Module):
