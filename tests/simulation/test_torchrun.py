@@ -103,7 +103,6 @@ def test_training_equals_one_process(one_process: Outcome, ranks: Ranks) -> None
     ]
     kinds = {(start.device, start.backend, start.job, start.framework) for start in starts}
     assert kinds == {("cpu", "gloo", None, f"torch-{version('torch')}")}
-    assert len({start.pid for start in starts} - {None}) == 4
     checkpoints = {f"checkpoint_epoch_{epoch}.pt" for epoch in (1, 2, 3)}
     assert {path.name for path in outcome.folder.iterdir()} == {".lock", "metrics.csv", "curves.png"} | checkpoints
 
@@ -135,11 +134,9 @@ def test_resume_is_bit_identical(before: str, ranks: Ranks, tmp_path: Path) -> N
     """A resume ends with the parameters of a training without a break, bit for bit, if it has warmed up."""
     options = ("--epochs=2", "--batch-size=36")
     in_one_go = ranks("train_distributed.py", *options, processes=3, before=before)
-    shutil.copytree(in_one_go.folder, tmp_path / "interrupted")
-    (tmp_path / "interrupted" / "checkpoint_epoch_2.pt").unlink()
-    resumed = ranks(
-        "train_distributed.py", *options, "--resume", processes=3, folder=tmp_path / "interrupted", before=before
-    )
+    folder = shutil.copytree(in_one_go.folder, tmp_path / "interrupted")
+    (folder / "checkpoint_epoch_2.pt").unlink()
+    resumed = ranks("train_distributed.py", *options, "--resume", processes=3, folder=folder, before=before)
 
     assert (resumed.fingerprint == in_one_go.fingerprint) == (not before)
     assert "Resuming after epoch 1" in resumed.text
@@ -245,15 +242,6 @@ def test_mnist_files_are_read(mnist: Path, ranks: Ranks) -> None:
 
     assert outcome.statuses == [0, 0], outcome.text
     assert outcome.metrics[-1]["test_accuracy"] > 0.9
-
-
-def test_damaged_mnist_file_is_named(mnist: Path, ranks: Ranks) -> None:
-    """A file that was not downloaded to its end is named."""
-    path = mnist / "train-images-idx3-ubyte.gz"
-    path.write_bytes(path.read_bytes()[:-100])
-    outcome = ranks("train_distributed.py", "--dataset=mnist", f"--data-dir={mnist}", processes=2)
-
-    assert outcome.refusal == f"error: {path} is damaged, or no IDX file: download it again"
 
 
 def test_folders_of_images_are_read(tmp_path: Path, ranks: Ranks) -> None:
@@ -388,7 +376,6 @@ def test_killed_while_it_saves(ranks: Ranks) -> None:
         ({"model": {"weight": torch.zeros(1)}, "optimizer": {}}, "is of another model: Error"),
         ({"step": 1}, "is of another model: 'model'"),
     ],
-    ids=["cut", "of another model", "of another program"],
 )
 def test_checkpoint_that_cannot_be_resumed(state: Any, message: str, ranks: Ranks, tmp_path: Path) -> None:
     """A damaged checkpoint, and one of another model or program, are rejected by name and kept."""

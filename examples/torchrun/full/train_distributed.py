@@ -26,12 +26,12 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 
-def more_than(least, kind):
-    """Return a type of option for argparse."""
+def more_than(limit, kind):
+    """Return a type for argparse that accepts only numbers above a limit."""
 
     def number(text):
-        if not least < kind(text) < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text}: give more than {least}")
+        if not limit < kind(text) < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text}: give more than {limit}")
         return kind(text)
 
     return number
@@ -47,7 +47,7 @@ def options(description):
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--checkpoint-dir", type=Path, default=Path("checkpoints"))
     parser.add_argument("--resume", action="store_true", help="continue from the newest checkpoint")
-    parser.add_argument("--num-workers", type=more_than(-1, int), default=0, help="to load data, per process")
+    parser.add_argument("--num-workers", type=more_than(-1, int), default=0, help="processes per rank that load data")
     parser.add_argument("--timeout", type=more_than(0, float), default=600, help="seconds to wait for a lost process")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="cuda insists on GPUs")
     return parser
