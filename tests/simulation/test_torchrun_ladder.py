@@ -16,7 +16,6 @@ import torch
 from support import forked
 from support.accidents import disk_full, flip_a_bit, signal_at_import
 from support.programs import stand_ins
-from torch.utils.data import DataLoader, DistributedSampler
 
 from recordings.comparing import ROUNDING
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -169,22 +168,6 @@ def test_share_of_a_batch_with_time_first(share: str, agree: list[bool], run: Ru
     assert training.statuses == [0, 0], training.text
     pairs = zip(training.losses, alone.losses, strict=True)
     assert [found == pytest.approx(loss, rel=1e-8) for found, loss in pairs] == agree
-
-
-def test_samples_that_do_not_divide() -> None:
-    """10 samples for 4 processes become 12, whatever the loader drops, or 8 where the sampler drops the rest."""
-
-    def dealt(**options: bool) -> list[int]:
-        samplers = [DistributedSampler(range(10), 4, rank, shuffle=False, **options) for rank in range(4)]
-        return sorted(
-            int(sample)
-            for sampler in samplers
-            for batch in DataLoader(range(10), 3, sampler=sampler, drop_last=not options)
-            for sample in batch
-        )
-
-    assert dealt() == [0, 0, 1, 1, *range(2, 10)]
-    assert dealt(drop_last=True) == [*range(8)]
 
 
 # Resume and requeue ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 import torch
 import torch.distributed as dist
+from processes import fail, on_rank_0, say_once
 from torch.nn.functional import interpolate
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, TensorDataset
 
@@ -103,6 +104,23 @@ def split(dataset):
 
 
 DATASETS = {"digits": read_digits, "mnist": read_mnist, "folder": read_folder}
+
+
+def load_data(settings):
+    """Return the batches to train on and to test on, and what a model must know: channels, size and classes."""
+    images, test_images, classes = on_rank_0(DATASETS[settings.dataset], settings.data_dir)
+    world, batch_size = dist.get_world_size(), settings.batch_size
+    share = max(1, batch_size // world)  # of a batch, for each process: the largest equal share
+    if world > len(images):
+        fail(f"{world} processes for {len(images)} images to train on: start fewer")
+    if share * world > len(images):
+        fail(f"--batch-size {batch_size} is more than the {len(images)} images to train on: give fewer")
+    if share * world != batch_size:
+        say_once(f"--batch-size {batch_size}: each of {world} processes takes {share} images, {share * world} a step")
+    loader = get_dataloader(images, share, settings.num_workers, train=True)
+    test_loader = get_dataloader(test_images, share, settings.num_workers, train=False)
+    channels, size, _ = images[0][0].shape
+    return loader, test_loader, (channels, size, classes)
 
 
 def get_dataloader(dataset, share, num_workers, train):

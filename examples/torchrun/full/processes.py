@@ -1,7 +1,5 @@
-"""What the programs share: processes that join, agree and end together, and files that are whole or absent."""
+"""How the processes of a program start, agree and end together."""
 
-import atexit
-import io
 import os
 import socket
 import sys
@@ -26,24 +24,27 @@ def setup_distributed(wanted, timeout):
     backend = "nccl" if cuda else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
     rank, world = dist.get_rank(), dist.get_world_size()
+
     host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     gpus = int(os.environ.get("SLURM_GPUS_ON_NODE", 0))
+    facts = [None] * world
+    allotted = os.environ.get("SLURM_NNODES"), gpus or int(os.environ["LOCAL_WORLD_SIZE"])
+    dist.all_gather_object(facts, (host, cuda, *allotted))
+    hosts = [fact[0] for fact in facts]
+    nodes = len(set(hosts))
+    for name, sees_gpu, allotted_nodes, allotted in facts:
+        if wanted == "cuda" and not sees_gpu:
+            cure = "install a CUDA build of PyTorch and ask Slurm for GPUs, or give --device cpu"
+            fail(f"--device cuda: PyTorch {torch.__version__} sees no GPU on {name}; {cure}")
+        if nodes != int(allotted_nodes or nodes):
+            cure = "start one torchrun on each of them: srun --ntasks-per-node=1"
+            fail(f"{world} processes run on {nodes} nodes, but Slurm allotted {allotted_nodes}; {cure}")
+        if hosts.count(name) != allotted:
+            cure = f"give its one torchrun --nproc-per-node={allotted}"
+            fail(f"{hosts.count(name)} processes run on {name}, but Slurm allotted {allotted}; {cure}")
 
-    problem = f"--device cuda: PyTorch {torch.__version__} sees no GPU on {host}"
-    cure = "install a CUDA build of PyTorch and ask Slurm for GPUs, or give --device cpu"
-    check(cuda or wanted != "cuda", f"{problem}; {cure}")
     if wanted == "auto" and gpus and not cuda:
         say_once("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs (--device cuda insists)")
-
-    hosts = everybody(host)
-    nodes, here = len(set(hosts)), hosts.count(host)
-    allotted = int(os.environ.get("SLURM_NNODES", nodes))
-    problem = f"{world} processes run on {nodes} nodes, but Slurm allotted {allotted}"
-    check(nodes == allotted, f"{problem}; start one torchrun on each of them: srun --ntasks-per-node=1")
-    allotted = gpus or int(os.environ["LOCAL_WORLD_SIZE"])
-    problem = f"{here} processes run on {host}, but Slurm allotted {allotted}"
-    check(here == allotted, f"{problem}; give its one torchrun --nproc-per-node={allotted}")
-
     job = f" job={os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
     print(
         f"rank {rank}/{world} start host={host} local_rank={os.environ['LOCAL_RANK']} pid={os.getpid()} "
@@ -56,59 +57,29 @@ def setup_distributed(wanted, timeout):
     return device
 
 
-def everybody(value):
-    """Return the values of all processes, in the order of their ranks."""
-    values = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
+def fail(problem):
+    """End all ranks with status 2; rank 0 says why. All ranks call this, so that none waits for another."""
+    if dist.get_rank() == 0:
+        print(f"error: {problem}", file=sys.stderr, flush=True)
+    dist.barrier()  # the line is out before the first rank ends, and torchrun ends the rest
+    os._exit(2)  # at once: torchrun's SIGTERM would interrupt a slower exit
 
 
-def check(fine, problem):
-    """Continue if this is true on all ranks; otherwise rank 0 prints one error line, and all end with status 2."""
-    problems = [found for found in everybody(None if fine else problem) if found is not None]
-    if problems:
-        if dist.get_rank() == 0:
-            print(f"error: {problems[0]}", file=sys.stderr, flush=True)
-        leave(2)
-
-
-def leave(status):
-    """End this process once all others have come here: torchrun ends the rest when the first has failed."""
-    dist.barrier()
-    atexit.register(dist.destroy_process_group)  # once the model is gone
-    sys.exit(status)
-
-
-def from_rank_0(function):
-    """Let rank 0 do something while the others wait; return its result on all ranks."""
-    box, problem = [None], None
+def on_rank_0(function, *arguments):
+    """Call a function on rank 0; return its result on all ranks, or end them all with its error."""
+    shared = [None, None]  # the result and the problem
     if dist.get_rank() == 0:
         try:
-            box = [function()]
+            shared[0] = function(*arguments)
         except (ValueError, OSError) as error:
-            problem = str(error)
-    check(problem is None, f"{problem}")
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
+            shared[1] = str(error)
+    dist.broadcast_object_list(shared)
+    if shared[1] is not None:
+        fail(shared[1])
+    return shared[0]
 
 
 def say_once(line):
     """Print a line on rank 0."""
     if dist.get_rank() == 0:
         print(line)
-
-
-def write_whole(path, write):
-    """Let a function write a file that is there whole or not at all, whatever happens meanwhile."""
-    content = io.BytesIO()
-    write(content)  # torch.save does not name the reason where a disk is full
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        with beside.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)  # in one step, and only after all of it is on the disk
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise OSError(f"cannot write {path}: {error.strerror}; earlier files are whole") from None

@@ -11,7 +11,7 @@ from the newest checkpoint at the very step. This one program needs `srunbook`:
 
 Its exit status: 0 finished, 75 stopped by a signal and saved, 78 a restart would not help.
 The launcher ends with 1 instead, so rank 0 writes the status into a file for the job script.
-Needs train_distributed.py, processes.py and image_data.py beside it.
+Needs train_distributed.py, image_data.py, processes.py and files.py beside it.
 """
 
 import math
@@ -27,23 +27,14 @@ signal.signal(signal.SIGUSR1, lambda *got: (early.append(got[0]), signal.signal(
 
 import torch
 import torch.distributed as dist
-from image_data import batches
-from processes import check, everybody, from_rank_0, leave, say_once, write_whole
+from files import checkpoints, load_checkpoint, write_whole
+from image_data import batches, load_data
+from processes import fail, on_rank_0, say_once, setup_distributed
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
-from train_distributed import (
-    SimpleConvNet,
-    checkpoints,
-    conclude,
-    count,
-    evaluate,
-    load_newest,
-    means,
-    options,
-    prepare,
-    restore,
-    train_step,
-)
+from train_distributed import SimpleConvNet, evaluate, log_end, means, more_than, options, sums, warm_up
 
 from srunbook.signals import EXIT_DO_NOT_REQUEUE, EXIT_STOPPED, StopSignal
 
@@ -61,25 +52,27 @@ def rest_of_epoch(loader, epoch, done):
     return DataLoader(loader.dataset, loader.batch_size, sampler=mine, num_workers=workers, pin_memory=pinned)
 
 
-def save(folder, model, optimizer, total, progress):
-    """Write the checkpoint of this step, unless a value in it is not finite, and delete all but the newest two."""
+def save_step(folder, parts, total, progress):
+    """Write the checkpoint of this step, and keep the newest two; if a value is not finite, return its name instead."""
+    state = {name: part.state_dict() for name, part in parts.items()} | {"sums": total, **progress}
+    momentum = {f"momentum.{n}": each["momentum_buffer"] for n, each in state["optimizer"]["state"].items()}
+    for name, value in (state["model"] | momentum).items():
+        if not value.isfinite().all():
+            return name
+    write_whole(folder / f"step_{progress['step']:08}.pt", lambda file: torch.save(state, file))
+    for path in checkpoints(folder, "step_")[:-2]:
+        path.unlink()
+    if NOTES:
+        Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
+    return None
+
+
+def save(folder, parts, total, progress):
+    """Save this step, or give up if a value is not finite."""
     total = total.clone()
     dist.all_reduce(total)
-    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "sums": total, **progress}
-    momentum = {f"momentum.{n}": one["momentum_buffer"] for n, one in state["optimizer"]["state"].items()}
-    spoiled = [name for name, value in (state["model"] | momentum).items() if not value.isfinite().all()]
-    found = everybody(spoiled)  # the same on all ranks
-    if any(found):
-        give_up(f"after step {progress['step']}, not all of {max(found)[0]} is finite")
-
-    def write():
-        write_whole(folder / f"step_{progress['step']:08}.pt", lambda file: torch.save(state, file))
-        for old in checkpoints(folder, "step_")[:-2]:
-            old.unlink()
-        if NOTES:
-            Path(f"{NOTES}.starts").unlink(missing_ok=True)  # this start was of use
-
-    from_rank_0(write)
+    if spoiled := on_rank_0(save_step, folder, parts, total, progress):
+        give_up(f"after step {progress['step']}, not all of {spoiled} is finite")
 
 
 def tell_status(status):
@@ -90,29 +83,35 @@ def tell_status(status):
 
 
 def give_up(reason):
-    """End a training that would fail again."""
+    """End a training that would fail again: like `fail`, but with status 78."""
+    tell_status(EXIT_DO_NOT_REQUEUE)
     if dist.get_rank() == 0:
         print(f"error: {reason}: a restart would not help", file=sys.stderr, flush=True)
-    tell_status(EXIT_DO_NOT_REQUEUE)
-    leave(EXIT_DO_NOT_REQUEUE)
+    dist.barrier()
+    os._exit(EXIT_DO_NOT_REQUEUE)
 
 
 @record  # torchrun shows the traceback of the first process that failed
 def main():
     parser = options("Train a small network that continues after an interruption.")
-    parser.add_argument("--save-every", type=count, default=50, help="steps from save to save")
+    parser.add_argument("--save-every", type=more_than(0, int), default=50, help="steps from save to save")
     settings = parser.parse_args()
-    device, model, optimizer, loader, test_loader = prepare(settings, SimpleConvNet)
-    folder, world = settings.checkpoint_dir, dist.get_world_size()
+    folder = settings.checkpoint_dir
+    device = setup_distributed(settings.device, settings.timeout)
+    loader, test_loader, shape = load_data(settings)
+
+    torch.manual_seed(0)  # the same first parameters on all ranks
+    model = DistributedDataParallel(SimpleConvNet(*shape).to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=0.9)
+    warm_up(model, loader.dataset[0][0], device)
 
     # How far the training has got. `images` are those of this epoch that are done, by all ranks.
     progress = {"step": 0, "epoch": 1, "images": 0, "batch_size": settings.batch_size}
     total = torch.zeros(3, dtype=torch.float64, device=device)  # losses, right answers and images of this epoch
     parts = {"model": model.module, "optimizer": optimizer}
-    if state := from_rank_0(lambda: load_newest(folder, "step_", [*parts, "sums", *progress])):
-        begun = state["batch_size"]
-        check(begun == settings.batch_size, f"this training was begun with --batch-size {begun}")
-        restore(folder, state, parts)
+    if state := load_checkpoint(folder, "step_", parts):
+        if state["batch_size"] != settings.batch_size:
+            fail(f"this training was begun with --batch-size {state['batch_size']}")
         progress = {name: state[name] for name in progress}
         if dist.get_rank() == 0:
             total += state["sums"].to(device)
@@ -125,12 +124,17 @@ def main():
         while progress["epoch"] <= settings.epochs:
             model.train()
             for images, labels in batches(rest_of_epoch(loader, progress["epoch"], progress["images"]), device):
-                total += train_step(model, optimizer, images, labels)
+                optimizer.zero_grad()
+                outputs = model(images)
+                loss = cross_entropy(outputs, labels)
+                loss.backward()
+                optimizer.step()
+                total += sums(loss, outputs, labels)
                 progress["step"] += 1
-                progress["images"] += len(images) * world
+                progress["images"] += len(images) * dist.get_world_size()
                 stopped = stop.requested()  # the same answer on all ranks
                 if stopped or progress["step"] % settings.save_every == 0:
-                    save(folder, model, optimizer, total, progress)
+                    save(folder, parts, total, progress)
                 if stopped:
                     say_once(f"Stopping after step {progress['step']}: {stop.signal.name}")
                     tell_status(EXIT_STOPPED)
@@ -143,8 +147,8 @@ def main():
                 give_up(f"the loss of epoch {progress['epoch']} is {loss}")
             progress |= {"epoch": progress["epoch"] + 1, "images": 0}
             total.zero_()
-        save(folder, model, optimizer, total, progress)
-    conclude(model.module, steps=progress["step"] - first)
+        save(folder, parts, total, progress)
+    log_end(model.module, steps=progress["step"] - first)
 
 
 if __name__ == "__main__":

@@ -6,23 +6,24 @@
     sbatch run_vision.sbatch
 
 You should now see a line for each epoch, and an accuracy above 95% at the end.
-Needs train_distributed.py, processes.py and image_data.py beside it.
+Needs train_distributed.py, image_data.py, processes.py and files.py beside it.
 """
 
 import math
 import time
 from contextlib import nullcontext
-from functools import partial
 
 import torch
 import torch.distributed as dist
-from image_data import batches
-from processes import from_rank_0
+from files import draw_curves, load_checkpoint, save_checkpoint
+from image_data import batches, load_data
+from processes import on_rank_0, say_once, setup_distributed
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy, pad
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
-from train_distributed import conclude, count, draw_curves, end_epoch, evaluate, means, options, prepare, resume, sums
+from train_distributed import evaluate, log_end, log_epoch, means, more_than, options, sums, warm_up
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -107,24 +108,34 @@ def train_epoch(model, optimizer, scaler, loader, epoch, device, settings):
 @record  # torchrun shows the traceback of the first process that failed
 def main():
     parser = options("Train a residual network with DDP.")
-    parser.add_argument("--accumulate", type=count, default=1, help="pieces to cut a batch into")
+    parser.add_argument("--accumulate", type=more_than(0, int), default=1, help="pieces to cut a batch into")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     parser.add_argument("--recompute", action="store_true", help="gradient checkpointing")
     settings = parser.parse_args()
-    build = partial(SmallResNet, recompute=settings.recompute)
-    device, model, optimizer, loader, test_loader = prepare(settings, build)
+    folder = settings.checkpoint_dir
+    device = setup_distributed(settings.device, settings.timeout)
+    loader, test_loader, shape = load_data(settings)
+
+    torch.manual_seed(0)  # the same first parameters on all ranks
+    model = DistributedDataParallel(SmallResNet(*shape, settings.recompute).to(device))
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate, momentum=0.9)
     # Small gradients vanish in float16, unless the loss is scaled up before.
     scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
-    parts = {"model": model.module, "optimizer": optimizer, "scaler": scaler}
-    history = resume(settings, parts)
-    first = len(history)
+    warm_up(model, loader.dataset[0][0], device)
+    parts = {"model": model.module, "optimizer": optimizer, "scaler": scaler}  # what a checkpoint holds
+    history = load_checkpoint(folder, "checkpoint_epoch_", parts, settings.resume).get("history", [])
+    if first := len(history):
+        say_once(f"Resuming after epoch {first}")
+
     for epoch in range(first + 1, settings.epochs + 1):
         start = time.monotonic()
         train = train_epoch(model, optimizer, scaler, loader, epoch, device, settings)
         test = evaluate(model.module, test_loader, device)
-        end_epoch(settings.checkpoint_dir, parts, history, train, test, time.monotonic() - start)
-    from_rank_0(lambda: draw_curves(settings.checkpoint_dir, history))
-    conclude(model.module, steps=(len(history) - first) * len(loader), loss=f"{history[-1]['train_loss']:.4f}")
+        history.append(log_epoch(epoch, train, test, time.monotonic() - start))
+        on_rank_0(save_checkpoint, folder, parts, history)
+
+    on_rank_0(draw_curves, folder, history)
+    log_end(model.module, steps=(len(history) - first) * len(loader), loss=f"{history[-1]['train_loss']:.4f}")
 
 
 if __name__ == "__main__":

@@ -181,6 +181,6 @@ def note_exception(kind, error, trace):
 if "SRUNBOOK_FAULTS" in os.environ and "RANK" in os.environ:  # a rank, not the launcher
     found = [Fault.of(text) for text in os.environ["SRUNBOOK_FAULTS"].split(";") if text]
     steps = Steps([fault for fault in found if fault.rank == int(os.environ["RANK"])])
-    functions = {"torch": steps.watch_torch, "processes": steps.watch_saves}
+    functions = {"torch": steps.watch_torch, "files": steps.watch_saves}
     sys.meta_path.insert(0, AfterImport(functions))
     sys.excepthook = note_exception
