@@ -187,7 +187,6 @@ def test_bad_input_is_refused_by_rank_0(case: str, tasks: Tasks) -> None:
     outcome = tasks(2, "--days=7", option)
 
     assert outcome.refusal.startswith(message)
-    assert outcome.ranks[1]["stderr"] == ""
     assert not (outcome.folder / "metrics.csv").exists()
 
 
@@ -215,7 +214,6 @@ def test_full_disk(tasks: Tasks) -> None:
     assert full.refusal == f"error: cannot write {full.folder}/timings.csv: No space left on device"
     assert full.refusal in (full.folder / "rank_0.log").read_text()
     assert [row["epoch"] for row in resumed.table()] == ["1", "2"]
-    assert "resuming after epoch 1" in resumed.text
     assert not list(resumed.folder.glob(".*.tmp"))
 
 
