@@ -161,7 +161,7 @@ def test_two_processes(program, tmp_path):
     assert first == second
     assert [text.split(";")[0] for text in first[:2]] == [
         "process 1 was given other values than process 0: particles, key, initial particles",
-        "process 1 was given other values than process 0: checkpoint, data",
+        "process 1 was given other values than process 0: data, checkpoint",
     ]
     assert first[2].startswith(
         "step 1: 1 of 21 particles have no finite log density or score, first particle 17 at [-0.5]: log density nan"

@@ -163,9 +163,9 @@ ROWS = draws(40, 2)
 
 
 @functools.cache
-def fitting(**changes):
+def fitting(scale=1, **changes):
     """Make a sampler with data, with everything as it was, or with a change."""
-    given = {"data": ROWS, "log_likelihood": lambda x, rows: -0.5 * jnp.sum((rows - x) ** 2), "batch_size": 2}
+    given = {"data": scale * ROWS, "log_likelihood": lambda x, rows: -0.5 * jnp.sum((rows - x) ** 2), "batch_size": 2}
     return SVGD(normal, dim=2, optimizer=optax.adam(0.1), **given | changes)
 
 
@@ -190,6 +190,7 @@ def saved(tmp_path_factory):
         ({"batch_size": 5}, "batch_size 2, not 5"),
         ({"kernel": "linear"}, "kernel rbf, not linear"),
         ({"bandwidth": 1.0}, "bandwidth median, not 1.0"),
+        ({"scale": 2}, r"data \w{16}, not \w{16}"),
         ({"steps": 9}, r"has step 10 of this run already, .* n_steps=9; give n_steps=10 or more"),
     ],
 )

@@ -124,7 +124,7 @@ def restore(directory: str | os.PathLike[str], run: dict[str, Any], n_steps: int
         if not multihost_utils.process_allgather(np.array(bool(arrays))).all():
             warnings.warn(f"{folder / str(step)} is damaged: {reason}", stacklevel=5)
             continue
-        others = [f"{name} {saved.get(name)}, not {value}" for name, value in run.items() if saved.get(name) != value]
+        others = [f"{name} {saved[name]}, not {new}" for name, new in run.items() if saved.get(name, new) != new]
         if others:
             raise SVGDError(f"{folder} has a run with {'; '.join(others)}: give what that had, or another directory")
         if step > n_steps:

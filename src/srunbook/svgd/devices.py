@@ -91,7 +91,7 @@ def compare_processes(arguments: dict[str, Any]) -> None:
     """
     if jax.process_count() == 1:
         return
-    everywhere = multihost_utils.process_allgather(np.stack([*map(_digest, arguments.values())]))
+    everywhere = multihost_utils.process_allgather(np.stack([*map(digest, arguments.values())]))
     differs = (everywhere != everywhere[0]).any(axis=2)  # (processes, arguments)
     if differs.any():
         processes = ", ".join(str(number) for number in np.flatnonzero(differs.any(axis=1)))
@@ -102,11 +102,11 @@ def compare_processes(arguments: dict[str, Any]) -> None:
         )
 
 
-def _digest(tree: Any) -> np.ndarray[Any, Any]:
+def digest(tree: Any) -> np.ndarray[Any, Any]:
     """Return 8 bytes that differ if arrays do; arrays that lie on several processes are left out."""
-    digest = hashlib.sha256()
+    hashed = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
         if getattr(leaf, "is_fully_addressable", True):
             array = np.asarray(leaf)
-            digest.update(f"{array.shape} {array.dtype} ".encode() + array.tobytes())
-    return np.frombuffer(digest.digest()[:8], np.uint8)
+            hashed.update(f"{array.shape} {array.dtype} ".encode() + array.tobytes())
+    return np.frombuffer(hashed.digest()[:8], np.uint8)

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 
 from srunbook.signals import StopSignal
 from srunbook.svgd.checkpoints import fetch_state, place_state, restore, save
-from srunbook.svgd.devices import Layout, compare_processes, to_host
+from srunbook.svgd.devices import Layout, compare_processes, digest, to_host
 from srunbook.svgd.results import Floats, ProcessTiming, SVGDError, SVGDResult
 from srunbook.svgd.steps import UNCONSTRAINED, Settings, Target, count_infinite
 
@@ -94,10 +94,11 @@ class Run:
             "kernel": self.settings.kernel,
             "bandwidth": "a function" if callable(bandwidth) else bandwidth,
             "batch_size": self.settings.target.batch_size,
+            "data": digest(self.data).tobytes().hex(),
         }
         requested = {name: getattr(self, name) is not None for name in ("checkpoint", "stop", "timing_log")}
         counts = {"n_steps": self.n_steps, "every": self.every, "progress": self.progress}
-        passed = self.identity | requested | counts | {"initial particles": self.start, "data": self.data}
+        passed = self.identity | requested | counts | {"initial particles": self.start}
         compare_processes(passed)
         if not (self.progress or any(requested.values())):
             self.every = max(self.n_steps, 1)

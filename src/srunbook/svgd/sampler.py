@@ -124,8 +124,8 @@ class SVGD:
             every: Number of steps between two reports, checkpoints and looks at `stop`.
             checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
                 there continues it, with any number of devices and processes, and with the same number of steps or more.
-                Key, number of particles, dimension, kernel, bandwidth and batch size have to be the same. Density, data
-                and optimizer are not compared.
+                Key, number of particles, dimension, kernel, bandwidth, batch size and data have to be the same. Density
+                and optimizer are not compared, nor is data that lies on several processes.
             stop: Asked at every report whether to save and stop.
             timing_log: A file to which process 0 appends at every report how long each process takes for its scores:
                 a JSON object per line.
