@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from code_file import INCLUDED
 from docutils import nodes
-from repository import note, noted, root
+from repository import disclosure, note, noted, root
 from sphinx.util.docutils import SphinxDirective
 
 from srunbook._files import write_whole
@@ -112,32 +112,45 @@ def runners_of(root: Path, names: Iterable[str]) -> dict[str, set[str]]:
 
 
 class FileTable(SphinxDirective):
-    """Lists the files of each page, and what runs them."""
+    """Lists the files of each page, and what runs them, folded up by the folder of the page."""
 
     def run(self) -> list[nodes.Node]:
-        """Leave an empty table, which is filled when all pages are read."""
+        """Leave an empty place, which is filled when all pages are read."""
         note(self.env, "file-table", True)
-        return [nodes.table("", file_table=True)]
+        return [nodes.container(file_table=True)]
 
 
 def fill(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Fill the table of a page."""
-    for table in [table for table in doctree.findall(nodes.table) if "file_table" in table]:
+    """Fill the place on a page."""
+    for place in [box for box in doctree.findall(nodes.container) if "file_table" in box]:
         pages = pages_of(app.env)
         runners = runners_of(root(app.env), [name for name in pages if name.split("/")[0] in EXECUTING])
-        group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in range(3)), cols=3)
-        head = [nodes.paragraph("", title) for title in ("Page", "File", "What runs it")]
-        group += nodes.thead("", nodes.row("", *(nodes.entry("", title) for title in head)))
-        rows = sorted((shown, name) for name in runners for shown in pages[name])
-        group += nodes.tbody("", *(row(app, page, shown, name, runners[name]) for shown, name in rows))
-        table += group
+        parts: dict[str, dict[str, list[str]]] = {}
+        for name in runners:
+            for shown in pages[name]:
+                parts.setdefault(posixpath.dirname(shown), {}).setdefault(shown, []).append(name)
+        for part, files in sorted(parts.items()):
+            items = [
+                nodes.list_item(
+                    "",
+                    nodes.paragraph("", "", link_to(app, page, shown)),
+                    nodes.bullet_list("", *(item(name, runners[name]) for name in names)),
+                )
+                for shown, names in sorted(files.items())
+            ]
+            place += disclosure("", nodes.bullet_list("", *items), summary=f"{part}: {len(items)} pages")
 
 
-def row(app: Sphinx, page: str, shown: str, name: str, runners: set[str]) -> nodes.row:
-    """Make the row of a file on a page."""
-    link = nodes.reference("", shown, internal=True, refuri=app.builder.get_relative_uri(page, shown))
-    texts = [[link], [nodes.literal("", name)], [nodes.Text(", ".join(sorted(runners)))]]
-    return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *text)) for text in texts))
+def link_to(app: Sphinx, page: str, shown: str) -> nodes.reference:
+    """Make a link from a page to another."""
+    return nodes.reference("", shown, internal=True, refuri=app.builder.get_relative_uri(page, shown))
+
+
+def item(name: str, runners: set[str]) -> nodes.list_item:
+    """Make the item of a file."""
+    return nodes.list_item(
+        "", nodes.paragraph("", "", nodes.literal("", name), nodes.Text(f": {', '.join(sorted(runners))}"))
+    )
 
 
 def table_pages(_app: Sphinx, env: BuildEnvironment) -> list[str]:
