@@ -129,7 +129,7 @@ def prepare_cluster(session: nox.Session) -> None:
     """Make the roots and the image of the test cluster, so that no test has to; this takes minutes once."""
     given = session.posargs
     chosen = given[given.index("--slurm") + 1 :][:1] if "--slurm" in given else []
-    python(session, "tests/support/prepare_cluster.py", *chosen)
+    python(session, "tests/prepare_cluster.py", *chosen)
 
 
 @nox.session

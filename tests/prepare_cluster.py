@@ -1,13 +1,16 @@
 """Make the Debian roots and the container image that the tests of the cluster need, before the tests begin.
 
-python tests/support/prepare_cluster.py            # for the generations that `nox -s slurm` runs on
-python tests/support/prepare_cluster.py all        # for every generation
+python tests/prepare_cluster.py            # for the generations that `nox -s slurm` runs on
+python tests/prepare_cluster.py all        # for every generation
 """
 
 from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from support.published import provision
 
