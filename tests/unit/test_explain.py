@@ -8,14 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from failure_entries import (
-    FOLDER,
-    ROOT,
-    EntryError,
-    read_entries,
-    recordings,
-    shows_failure,
-)
+from failure_entries import FOLDER, ROOT, EntryError, read_entries, recordings, shows_failure
 from support.drawn_secrets import secret_lines
 
 from srunbook.explain import Redactor, Scanner, diagnose, expression, load_entries, load_ordinary
@@ -58,33 +51,29 @@ CHAINED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("logs", "cause", "others"),
-    [
-        ([at(9, NCCL), at(1, "ValueError: bad row")], "ValueError: bad row", ["torch-nccl-without-gpu"]),
-        ([at(1, PEER), at(2, "ZeroDivisionError: by zero")], "ZeroDivisionError: by zero", ["torch-peer-died"]),
-        ([[PROXY]], None, []),
-        ([[DEADLINE]], "jax-initialize-deadline", []),
-        ([[PROXY], [DEADLINE]], "jax-proxy-variables", []),
-        ([CHAINED], "torch-several-launchers", []),
-        ([["epoch 1  train error: 0.412  test error: 0.45"]], None, []),
-        ([CUT], FAILED, []),
-        ([[KILLED, CANCELLED]], KILLED, []),
-        ([[CANCELLED, KILLED]], None, []),
-    ],
-    ids=[
-        "the earliest failure is the cause",
-        "who lost a connection waited for another",
-        "a warning that many good runs print",
-        "a message of who waited",
-        "a warning explains its consequence",
-        "exceptions of one traceback are one failure",
-        "an error with a value is a measure",
-        "a task that ended by itself",
-        "who was killed first",
-        "who was stopped with the step",
-    ],
-)
+CAUSES = {
+    "the earliest failure": (
+        [at(9, NCCL), at(1, "ValueError: bad row")],
+        "ValueError: bad row",
+        ["torch-nccl-without-gpu"],
+    ),
+    "who lost a connection waited for another": (
+        [at(1, PEER), at(2, "ZeroDivisionError: by zero")],
+        "ZeroDivisionError: by zero",
+        ["torch-peer-died"],
+    ),
+    "a warning that many good runs print": ([[PROXY]], None, []),
+    "a message of who waited": ([[DEADLINE]], "jax-initialize-deadline", []),
+    "a warning explains its consequence": ([[PROXY], [DEADLINE]], "jax-proxy-variables", []),
+    "exceptions of one traceback are one failure": ([CHAINED], "torch-several-launchers", []),
+    "an error with a value is a measure": ([["epoch 1  train error: 0.412  test error: 0.45"]], None, []),
+    "a task that ended by itself": ([CUT], FAILED, []),
+    "who was killed first": ([[KILLED, CANCELLED]], KILLED, []),
+    "who was stopped with the step": ([[CANCELLED, KILLED]], None, []),
+}
+
+
+@pytest.mark.parametrize(("logs", "cause", "others"), CAUSES.values(), ids=CAUSES)
 def test_cause(logs, cause, others):
     """The first failure is named, and what followed from it."""
     diagnosis = found(*logs)
@@ -172,18 +161,6 @@ def test_name_learned_once_is_masked_everywhere():
     assert redactor.mask("alice ran on node7, node71 and node7-ib") == "<user1> ran on <host1>, node71 and <host1>-ib"
 
 
-ENTRY = """\
----
-messages: ["a # of great *"]
-stage: meet
-symptom: hangs
-frameworks: [Slurm]
-fix: Wait.
-explains: [two]
----
-"""
-
-
 def test_shipped_entries_are_those_of_the_pages():
     """What is shipped holds the entries as the pages have them."""
     assert load_entries() == read_entries(ROOT / FOLDER)
@@ -191,7 +168,15 @@ def test_shipped_entries_are_those_of_the_pages():
 
 def test_entry_that_explains_nothing(tmp_path):
     """An entry that explains one that does not exist is refused."""
-    (tmp_path / "one.md").write_text(ENTRY)
+    lines = [
+        "messages: [of great things]",
+        "stage: meet",
+        "symptom: hangs",
+        "frameworks: [Slurm]",
+        "fix: Wait.",
+        "explains: [two]",
+    ]
+    (tmp_path / "one.md").write_text("\n".join(["---", *lines, "---", ""]))
 
     with pytest.raises(EntryError, match=r"one\.md: explains 'two', which is no entry"):
         read_entries(tmp_path)

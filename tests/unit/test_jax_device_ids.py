@@ -28,26 +28,14 @@ FOUR = {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
 @pytest.mark.parametrize(
     ("environ", "ids"),
     [
-        pytest.param({**FOUR, "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, [0, 1, 2, 3], id="one task takes all four"),
-        pytest.param(
-            {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_NODEID": "1", "SLURM_LOCALID": "1"},
-            [2, 3],
-            id="the second of two tasks takes the last two",
-        ),
-        pytest.param(
-            {**FOUR, "SLURM_STEP_TASKS_PER_NODE": "4(x2),2", "SLURM_NODEID": "2", "SLURM_LOCALID": "1"},
-            [2, 3],
-            id="the last node of an unequal layout counts its own tasks",
-        ),
-        pytest.param(
-            {"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "3", "SLURM_LOCALID": "3"},
-            [0],
-            id="a GPU that Slurm has bound to the task is the task's number 0",
-        ),
-        pytest.param(
-            {"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_GPUS_ON_NODE": "2"}, [0, 1], id="what was granted counts"
-        ),
-        pytest.param({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, [], id="Slurm's word for none"),
+        ({**FOUR, "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, [0, 1, 2, 3]),
+        ({**FOUR, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_NODEID": "1", "SLURM_LOCALID": "1"}, [2, 3]),
+        # the last node of an unequal layout counts its own tasks
+        ({**FOUR, "SLURM_STEP_TASKS_PER_NODE": "4(x2),2", "SLURM_NODEID": "2", "SLURM_LOCALID": "1"}, [2, 3]),
+        # a GPU that Slurm has bound to the task is the task's number 0
+        ({"SLURM_GPUS_ON_NODE": "4", "CUDA_VISIBLE_DEVICES": "3", "SLURM_LOCALID": "3"}, [0]),
+        ({"SLURM_GPUS_PER_NODE": "a100:4", "SLURM_GPUS_ON_NODE": "2"}, [0, 1]),  # what was granted counts
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, []),  # Slurm's word for none
     ],
 )
 def test_ids(query_v2: ModuleType, environ: dict[str, str], ids: list[int]) -> None:

@@ -66,10 +66,7 @@ def measurement(samples: dict[int, list[float]], machine: dict | None = None, **
     )
 
 
-@pytest.mark.parametrize(
-    ("count", "ranks"),
-    [(5, (1, 5)), (6, (1, 6)), (100, (40, 61))],
-)
+@pytest.mark.parametrize(("count", "ranks"), [(5, (1, 5)), (6, (1, 6)), (100, (40, 61))])
 def test_interval_ranks(count, ranks):
     """The ends of a 95% interval are the samples that the binomial distribution gives."""
     interval = measurements.median_interval([float(number) for number in range(1, count + 1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -59,20 +58,18 @@ def test_what_cannot_be(site, options, said):
 
 
 def test_new_site_takes_one_file(tmp_path):
-    """A file more is a site more: in --help, --schema, messages and scripts."""
+    """A file more is a site more: in --help, messages and scripts."""
     shutil.copytree(FOLDER.parent, tmp_path / "srunbook", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "srunbook" / "sites" / "here.yaml").write_text("job: {partition: long}\n", encoding="utf-8")
 
-    def said(*arguments: str) -> str:
-        program = "from srunbook.cli import main; main()"
-        command = [sys.executable, "-c", program, *arguments]
-        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return result.stdout + result.stderr
+    small = ["generate", "--profile", "small", "--script", "train.py", "--cluster"]
+    said = {}
+    for words in (["generate", "--help"], ["cluster", "up", "--help"], [*small, "heer"], [*small, "here"]):
+        command = [sys.executable, "-c", "from srunbook.cli import main; main()", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        said[words[-2], words[-1]] = done.stdout + done.stderr
 
-    small = ("generate", "--profile", "small", "--script", "train.py")
-
-    assert "generic, here, ibex" in said("generate", "--help")
-    assert "here" in said("cluster", "up", "--help")
-    assert "here" in json.loads(said("generate", "--schema"))["properties"]["cluster"]["anyOf"][0]["enum"]
-    assert "Did you mean here?" in said(*small, "--cluster", "heer")
-    assert "#SBATCH --partition=long\n" in said(*small, "--cluster", "here")
+    assert "generic, here, ibex" in said["generate", "--help"]
+    assert "here" in said["up", "--help"]
+    assert "Did you mean here?" in said["--cluster", "heer"]
+    assert "#SBATCH --partition=long\n" in said["--cluster", "here"]

@@ -12,24 +12,20 @@ import pytest
 
 SACCT = """\
 #!{python}
-import json, re, sys
-given = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
-mark, columns, job = given.get("delimiter", "|"), given["format"].split(","), given["jobs"]
+import json, sys
+options = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
 with open({rows!r}) as file:
     rows = json.load(file)
-lines = [columns]
-for row in rows:
-    identity, raw = row["JobID"].split(".")[0], row["JobIDRaw"].split(".")[0]
-    if job in (identity, raw, re.match("[0-9]+", identity)[0]):
-        lines.append([row.get(column, "") for column in columns])
-print("\\n".join(mark.join(line) for line in lines))
+columns = options["format"].split(",")
+for line in [columns, *([row.get(column, "") for column in columns] for row in rows)]:
+    print(options.get("delimiter", "|").join(line))
 """
 """A `sacct` that answers as Slurm's does: any columns, any delimiter, text as its user wrote it."""
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "verify_multinode.sh"
 SRUNBOOK = [sys.executable, "-c", "from srunbook.cli import main; main(prog_name='srunbook')"]
-LINES = "rank 0/1 start host=node1 backend=gloo job={job}\nrank 0/1 end steps=5 params=abababababab\n"
+LINES = "rank 0/1 start host=node1 backend=gloo job=17\nrank 0/1 end steps=5 params=abababababab\n"
 ENDED = {"State": "COMPLETED", "ExitCode": "0:0", "NNodes": "1", "NodeList": "node1", "User": "alice"}
 ENDED |= {"Partition": "batch", "End": "2026-11-23T03:31:28", "JobName": "train", "Elapsed": "00:00:09"}
 TABLE = """\
@@ -56,23 +52,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(here)
-    (here / "slurm-17.out").write_text(LINES.format(job=17))
-    remember(here, {"JobID": "17"})
+    (here / "slurm-17.out").write_text(LINES)
+    remember(here)
     return here
 
 
-def remember(place: Path, *jobs: dict[str, str], scontrol: str = "") -> None:
-    """Let sacct know jobs of one task, and scontrol what it prints."""
-    rows = [ENDED | {"JobIDRaw": job["JobID"], "WorkDir": str(place)} | job for job in jobs]
-    steps = [row | {"JobID": f"{row['JobID']}.0", "JobIDRaw": f"{row['JobIDRaw']}.0", "NTasks": "1"} for row in rows]
-    known, sacct = place.parent / "sacct.json", place.parent / "bin" / "sacct"
-    known.write_text(json.dumps(sorted([*rows, *steps], key=lambda row: row["JobID"])))
-    sacct.write_text(SACCT.format(python=sys.executable, rows=str(known)))
-    sacct.chmod(0o755)
-    for name, text in {"scontrol": scontrol, "squeue": ""}.items():
-        (place.parent / name).write_text(text)
+def remember(place: Path, scontrol: str = "", **columns: str) -> None:
+    """Let sacct know job 17 of one task, and scontrol what it prints."""
+    row = ENDED | {"JobID": "17", "JobIDRaw": "17", "WorkDir": str(place), **columns}
+    known = place.parent / "sacct.json"
+    known.write_text(json.dumps([row, row | {"JobID": "17.0", "JobIDRaw": "17.0", "NTasks": "1"}]))
+    (place.parent / "scontrol").write_text(scontrol)
+    tools = {"sacct": SACCT.format(python=sys.executable, rows=str(known)), "squeue": "#!/bin/sh\nexit 1\n"}
+    tools["scontrol"] = f"#!/bin/sh\ncat '{place.parent / 'scontrol'}'\nexit {int(not scontrol)}\n"
+    for name, text in tools.items():
         tool = place.parent / "bin" / name
-        tool.write_text(f"#!/bin/sh\ncat '{place.parent / name}'\nexit {int(not text)}\n")
+        tool.write_text(text)
         tool.chmod(0o755)
 
 
@@ -91,14 +86,14 @@ def test_a_good_job(place):
 @pytest.mark.parametrize(
     ("state", "log", "status", "said"),
     [
-        ("FAILED", LINES.format(job=17), 1, " next: look for the first error: srunbook explain 17\n"),
+        ("FAILED", LINES, 1, " next: look for the first error: srunbook explain 17\n"),
         ("COMPLETED", "trained\n", 3, "not proven: 1 of 3 checks could not be decided (status 3)\n"),
     ],
 )
 def test_a_bad_job(place, state, log, status, said):
     """A job that failed has status 1 and a hint below its check; what a program's silence leaves open has status 3."""
     (place / "slurm-17.out").write_text(log)
-    remember(place, {"JobID": "17", "State": state})
+    remember(place, State=state)
     done = run("17")
 
     assert (done.returncode, said in done.stdout) == (status, True), done.stdout
@@ -154,8 +149,6 @@ def test_text_of_any_kind(place, monkeypatch):
     assert os.path.exists(folder + b"/EXECUTION_SUMMARY.md")  # noqa: PTH110
 
 
-# The log, as Slurm names it: it may have any name, and the command runs in another folder
-
 SHOWN = """\
 JobId=17 JobName=x
    UserId=alice(20001) GroupId=alice(20001) MCS_label=N/A
@@ -171,23 +164,11 @@ def test_scontrol_names_the_log(place):
     """While Slurm remembers the job, it names the log, and no other file is read."""
     (place / "slurm-17.out").rename(place / "out")
     (place.parent / "slurm-17.out").write_text("rank 0/1 start\n")
-    remember(place, {"JobID": "17"}, scontrol=SHOWN.format(path=place / "out"))
+    remember(place, scontrol=SHOWN.format(path=place / "out"))
     here, elsewhere = run("17"), run("17", folder=place.parent)
 
     assert here.returncode == elsewhere.returncode == 0, here.stdout + elsewhere.stdout
     assert "1 rank in out\n" in here.stdout
-
-
-def test_the_logs_of_an_array(place):
-    """Later, sacct knows folder and script, which names the log of each element; one may be given alone."""
-    (place / "train.sbatch").write_text("#!/bin/bash\n#SBATCH --array=1-2 --output=%A-%a.x\n")
-    (place / "56-1.x").write_text(LINES.format(job=57))
-    (place / "56-2.x").write_text(LINES.format(job=56))
-    line = "sbatch train.sbatch"
-    rows = [{"JobID": f"56_{n}", "JobIDRaw": raw, "SubmitLine": line} for n, raw in ((1, "57"), (2, "56"))]
-    remember(place, *rows)
-
-    assert [run(target, folder=place.parent).returncode for target in ("56", "56_1", "56_2", "57")] == [0, 0, 0, 0]
 
 
 # The script of the gloo guide

@@ -97,17 +97,6 @@ def test_generate(core):
         assert done.stdout.startswith("#!/bin/bash\n#")
 
 
-def test_verify(core):
-    """`srunbook verify` judges a folder of results without sacct: of two ranks, one that did not end has failed."""
-    results = core.here / "results" / "run_17"
-    results.mkdir(parents=True)
-    (results / "rank_0.log").write_text("rank 0/2 start\nrank 0/2 end\nrank 1/2 start\n")
-    done = core.run("srunbook", "verify", "results/run_17")
-
-    assert done.returncode == 1, done.stderr
-    assert "rank 1 printed no end line" in done.stdout
-
-
 def test_rooms_without_an_extra(core):
     """The rooms of the core import where no framework is installed, and bring none."""
     core.imports(*CORE)
