@@ -17,10 +17,6 @@ from srunbook.cluster._scripts import shell_script
 PLUGINS = choose_plugins("22.05.8", cgroup_v1=True)
 
 
-def values(text: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-
-
 def test_a_cluster_without_gpus_has_no_trace_of_them():
     """Without GPUs neither slurm.conf nor gres.conf mentions any, but for the name of a partition."""
     specification = Specification(gpus_per_node=0, features=())
@@ -28,25 +24,6 @@ def test_a_cluster_without_gpus_has_no_trace_of_them():
     assert gres_conf(specification) == ""
     text = slurm_conf(specification, PLUGINS).lower().replace("partitionname=gpu", "")
     assert not any(word in text for word in ("gres", "gpu", "feature"))
-
-
-def test_options_win_over_the_words_of_the_cluster():
-    """A word in `options` that the cluster writes itself stands once in its line, with the value of `options`."""
-    nodes = {"a": {"count": 1, "features": ["a100"], "options": {"Feature": "h100", "weight": "5"}}}
-    partitions = {"x": {"nodes": ["a"], "options": {"DefMemPerCPU": "7", "maxtime": "10"}}}
-    text = slurm_conf(Specification(nodes=nodes, partitions=partitions), PLUGINS)
-    node, partition = (next(line for line in text.splitlines() if start in line) for start in ("NodeName", "Name=x"))
-
-    assert node.endswith("RealMemory=65536 Feature=h100 weight=5")
-    assert partition == "PartitionName=x Default=YES Nodes=node1 DefMemPerCPU=7 maxtime=10 PriorityTier=1"
-
-
-@pytest.mark.parametrize(
-    ("fields", "enforced"), [({}, "associations"), ({"qos": {"short": {}}}, "associations,limits,qos")]
-)
-def test_limits_hold_where_the_file_has_some(fields, enforced):
-    """Limits of a QOS hold also where all nodes are alike; a cluster without limits takes any QOS."""
-    assert values(slurm_conf(Specification(**fields), PLUGINS))["AccountingStorageEnforce"] == enforced
 
 
 def test_accounting_is_set_up_in_two_steps():

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
 from srunbook.cluster import ClusterError, Specification, State, _lifecycle, _roots
-from srunbook.cluster._state import folder_of, locked
+from srunbook.cluster._state import locked
 
 NAME = "planted"
 
@@ -91,29 +91,6 @@ def test_a_broken_record_is_named_and_cleared_away(text):
     assert f"srunbook cluster down --name {NAME}" in result.stderr
     assert cluster.down(NAME)
     assert not folder.exists()
-
-
-def supervisor(folder: Path, name: str = "unshare") -> subprocess.Popen[bytes]:
-    """Start a process with the command line of a supervisor, or of a program that works on the same folder."""
-    script = f'exec -a {name} sh -c "read go" sh "$1" /lower'
-    process = subprocess.Popen(["bash", "-c", script, "bash", str(folder / "space-0123abcd")], stdin=subprocess.PIPE)
-    while Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")[0] != name.encode():
-        assert process.poll() is None
-    return process
-
-
-def test_down_finds_the_supervisor_of_a_broken_record():
-    """With a record that names nobody, `down` ends the cluster's first process, and no other that names its folder."""
-    folder = plant()
-    (folder / "state.json").write_text("{")
-    with (  # what is left ends with its input
-        supervisor(folder) as own,
-        supervisor(folder_of("other")) as other,
-        supervisor(folder, "ls") as reader,
-    ):
-        assert cluster.down(NAME)
-        assert own.wait() == -9
-        assert (other.poll(), reader.poll()) == (None, None)
 
 
 def test_a_useless_cache_folder_is_named(monkeypatch):

@@ -227,25 +227,6 @@ def test_a_job_in_the_queue_is_not_waited_for(ask, queue, state):
     assert (ask("12", slurm).queued, slurm.asked) == (state, 1)
 
 
-SHOWN_ARRAY = """\
-JobId=1 ArrayJobId=1 ArrayTaskId=2 JobName=train
-   WorkDir=/home/alice/a
-   StdErr=/home/alice/a/train-1.2.err
-   StdIn=/dev/null
-   StdOut=/home/alice/a/train-1.2.log
-   Power=
-
-
-JobId=2 ArrayJobId=1 ArrayTaskId=1 JobName=train
-   WorkDir=/home/alice/a
-   StdErr=/home/alice/a/train-1.1.err
-   StdIn=/dev/null
-   StdOut=/home/alice/a/train-1.1.log
-   Power=
-
-"""
-
-
 def slurm(shown: str = "", **columns: str) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
     """Answer as scontrol, or else as sacct with the row of job 17 and that of its only step."""
     row = {"JobID": "17", "JobIDRaw": "17", "JobName": "train", "User": "alice", "NodeList": "node1"}
@@ -269,14 +250,6 @@ def slurm(shown: str = "", **columns: str) -> Callable[[list[str]], subprocess.C
 def head(*lines: str) -> Callable[[str], list[str]]:
     """Return a reader of one script."""
     return lambda path: ["#!/bin/bash", *lines] if path == "/home/alice/job.sh" else []
-
-
-def test_each_number_of_an_element():
-    """An element is known by its place in the array and by its own number."""
-    found = ask_outputs("1", slurm(SHOWN_ARRAY), head())
-    first, second = (OutputFiles(*(f"/home/alice/a/train-1.{n}.{end}" for end in ("log", "err"))) for n in (1, 2))
-
-    assert found == {"1": second, "1_2": second, "2": first, "1_1": first}
 
 
 SHOWN_PATTERN = """\

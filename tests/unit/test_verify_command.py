@@ -57,23 +57,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def remember(place: Path, scontrol: str = "", **columns: str) -> None:
-    """Let sacct know job 17 of one task, and scontrol what it prints."""
+def remember(place: Path, **columns: str) -> None:
+    """Let sacct know job 17 of one task, which scontrol and squeue have forgotten."""
     row = ENDED | {"JobID": "17", "JobIDRaw": "17", "WorkDir": str(place), **columns}
     known = place.parent / "sacct.json"
     known.write_text(json.dumps([row, row | {"JobID": "17.0", "JobIDRaw": "17.0", "NTasks": "1"}]))
-    (place.parent / "scontrol").write_text(scontrol)
-    tools = {"sacct": SACCT.format(python=sys.executable, rows=str(known)), "squeue": "#!/bin/sh\nexit 1\n"}
-    tools["scontrol"] = f"#!/bin/sh\ncat '{place.parent / 'scontrol'}'\nexit {int(not scontrol)}\n"
-    for name, text in tools.items():
+    tools = dict.fromkeys(("scontrol", "squeue"), "#!/bin/sh\nexit 1\n")
+    for name, text in {"sacct": SACCT.format(python=sys.executable, rows=str(known)), **tools}.items():
         tool = place.parent / "bin" / name
         tool.write_text(text)
         tool.chmod(0o755)
 
 
-def run(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False, cwd=folder)
+    return subprocess.run([*SRUNBOOK, "verify", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_a_good_job(place):
@@ -147,28 +145,6 @@ def test_text_of_any_kind(place, monkeypatch):
         done = run(*options, os.fsdecode(folder))
         assert done.returncode == 0, done.stderr
     assert os.path.exists(folder + b"/EXECUTION_SUMMARY.md")  # noqa: PTH110
-
-
-SHOWN = """\
-JobId=17 JobName=x
-   UserId=alice(20001) GroupId=alice(20001) MCS_label=N/A
-   StdErr={path}
-   StdIn=/dev/null
-   StdOut={path}
-   Power=
-"""
-"""What `scontrol show job` of Slurm 22.05.8 prints, shortened."""
-
-
-def test_scontrol_names_the_log(place):
-    """While Slurm remembers the job, it names the log, and no other file is read."""
-    (place / "slurm-17.out").rename(place / "out")
-    (place.parent / "slurm-17.out").write_text("rank 0/1 start\n")
-    remember(place, scontrol=SHOWN.format(path=place / "out"))
-    here, elsewhere = run("17"), run("17", folder=place.parent)
-
-    assert here.returncode == elsewhere.returncode == 0, here.stdout + elsewhere.stdout
-    assert "1 rank in out\n" in here.stdout
 
 
 # The script of the gloo guide
