@@ -227,22 +227,6 @@ def test_the_backend_that_was_asked_for(job):
 # Arrays and heterogeneous jobs
 
 
-def test_an_array(job):
-    """Each element has a verdict of its own, and the worst one is that of the array."""
-    job.rows = "".join(
-        row(f"56_{n}", raw=r) + row(f"56_{n}.0", tasks=2, raw=f"{r}.0") for n, r in ((1, "57"), (2, "56"))
-    )
-    job.log([line + " job=57" if "start" in line else line for line in TWO], "slurm-56_1.out")
-    job.log([line + " job=56" if "start" in line else line for line in TWO], "slurm-56_2.out")
-    good = job.verify("56")
-    job.rows = job.rows.replace("56_2|56|COMPLETED|0:0", "56_2|56|FAILED|1:0")
-    bad = job.verify("56")
-
-    assert good.verdict is PASSED, good.text()
-    assert [(check.name, check.verdict) for check in bad.checks] == [("56_1", PASSED), ("56_2", FAILED)]
-    assert bad.checks[1].evidence.startswith("job: FAILED 1:0")
-
-
 @pytest.mark.parametrize("target", ["56_1", "57"])
 def test_an_element_by_either_number(job, target):
     """An element alone is known by two numbers; the log of another element with its number is not its own."""
