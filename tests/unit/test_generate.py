@@ -248,22 +248,14 @@ def test_name_follows_from_the_program(script, name):
     assert specified(script=script).job_name == name
 
 
-@pytest.mark.parametrize(
-    ("values", "tasks", "devices"),
-    [
-        ({}, 1, 16),
-        ({"processes_per_node": 4, "devices_per_process": 1}, 4, 8),
-        ({"platform": "gpu", "gpus_per_node": "a100:4", "processes_per_node": 1}, 1, 8),
-        ({"platform": "gpu", "gpus_per_node": 4, "framework": "torchrun"}, 1, 8),
-        ({"framework": "torchrun", "processes_per_node": 2}, 1, 4),
-        ({"framework": "gloo", "processes_per_node": 2}, 2, 4),
-    ],
-)
-def test_tasks_and_devices(values, tasks, devices):
+def test_tasks_and_devices():
     """A node has a task for each process, but one for torchrun; devices are CPUs, or GPUs, or processes of torch."""
-    one = specified(**values)
+    pairs = {"framework": "torchrun", "processes_per_node": 2}
+    jobs = [{}, {"processes_per_node": 4, "devices_per_process": 1}, {**GPU, "processes_per_node": 1}]
+    jobs += [{**GPU, "framework": "torchrun"}, pairs, {**pairs, "framework": "gloo"}]
+    found = [(job.tasks, job.devices) for job in (specified(**values) for values in jobs)]
 
-    assert (one.tasks, one.devices) == (tasks, devices)
+    assert found == [(1, 16), (4, 8), (1, 8), (1, 8), (1, 4), (2, 4)]
 
 
 @pytest.mark.parametrize("name", JobSpecification.model_fields)

@@ -250,13 +250,3 @@ def test_explanation_names_the_origins(tmp_path):
     assert told["  train.py"] == {"script": "--script"}
     assert told["  3"] == {"arguments[1]": "after --"}
     assert told["set -eo pipefail"] == {}
-
-
-def test_log_is_linked_into_its_folder(place, tmp_path):
-    """The folder of the logs is made, and its link leads to the log."""
-    path = tmp_path / "job.sbatch"
-    path.write_text(script(output="runs/svgd_%x-%j.out"), encoding="utf-8")
-    (place / "svgd_x-7.out").write_text("log", encoding="utf-8")
-    received(place, path)
-
-    assert (place / "runs" / "svgd_x-7.out").read_text(encoding="utf-8") == "log"

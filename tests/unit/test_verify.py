@@ -38,7 +38,17 @@ def end(rank: int, size: int = 2, **fields: object) -> str:
     return f"rank {rank}/{size} end " + " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-TWO = [start(0), start(1), "epoch 0: loss 0.5", end(0, steps=20), end(1, steps=20)]
+def started(first: dict[str, object], second: dict[str, object]) -> list[str]:
+    """Return what two ranks print whose start lines have these fields."""
+    return [start(0, **first), start(1, **second), end(0), end(1)]
+
+
+def ended(first: dict[str, object], second: dict[str, object]) -> list[str]:
+    """Return what two ranks print whose end lines have these fields."""
+    return [start(0), start(1), "epoch 0: loss 0.5", end(0, **first), end(1, **second)]
+
+
+TWO = ended({"steps": 20}, {"steps": 20})
 
 
 @dataclass
@@ -99,7 +109,7 @@ GOOD_JOBS = {
     "two steps, one after the other": (GOOD + row("17.1", tasks=2), TWO + TWO),
     "torchrun started the ranks again": (GOOD, [start(0), start(1), *TWO]),
     "requeued": (row("17", state="REQUEUED|0:0") + row("17.0", tasks=2, state="FAILED|1:0") + GOOD, TWO[:2] + TWO),
-    "hosts with names of their own": (GOOD, [start(0, host="a"), start(1, host="b"), end(0), end(1)]),
+    "hosts with names of their own": (GOOD, started({"host": "a"}, {"host": "b"})),
 }
 
 
@@ -133,9 +143,9 @@ def test_a_job_of_the_scaling_study(job):
 ALONE = [start(0, 1, "node1"), start(0, 1, "node2"), end(0, 1), end(0, 1)]
 STANDALONE = [start(0, 2, "node1"), start(0, 2, "node2"), start(1, 2, "node1"), start(1, 2, "node2")]
 STANDALONE += [end(rank) for rank in (0, 0, 1, 1)]
-
-
-ON_ONE = [start(0), start(1, host="node1"), end(0), end(1)]
+ON_ONE = started({}, {"host": "node1"})
+UNLIKE = ended({"params": "ab" * 6}, {"params": "cd" * 6})
+RUNS = row("17", state="RUNNING|0:0")
 
 
 @pytest.mark.parametrize(
@@ -147,13 +157,7 @@ ON_ONE = [start(0), start(1, host="node1"), end(0), end(1)]
         (FAILED, "steps", GOOD.replace("17.0|COMPLETED|0:0", "17.0|FAILED|1:0"), TWO, ["17.0 is FAILED 1:0"]),
         (NOT_PROVEN, "job", "", TWO, ["sacct knows no job 17"]),
         (NOT_PROVEN, "job", "this machine has no sacct", TWO, ["this machine has no sacct"]),
-        (
-            NOT_PROVEN,
-            "job",
-            row("17", state="NODE_FAIL|0:0") + row("17", state="RUNNING|0:0"),
-            TWO,
-            ["attempt 2, before it NODE_FAIL"],
-        ),
+        (NOT_PROVEN, "job", f"{row('17', state='NODE_FAIL|0:0')}{RUNS}", TWO, ["attempt 2, before it NODE_FAIL"]),
         (NOT_PROVEN, "rank lines", GOOD, ["hello"], ["no rank printed a start line in"]),
         (NOT_PROVEN, "rank lines", GOOD, ["rank 2/2 start"], ["a world of 2 has no rank 2", "one call"]),
         (NOT_PROVEN, "rank lines", GOOD, [start(0, job=16), start(1, job=16)], ["only lines of job 16"]),
@@ -163,49 +167,19 @@ ON_ONE = [start(0), start(1, host="node1"), end(0), end(1)]
         (NOT_PROVEN, "world", GOOD, [start(0), end(0)], ["1 of 2 ranks", "not rank 1", "--log FILE"]),
         (NOT_PROVEN, "rank lines", GOOD, [*TWO, end(1)], ["an end line without a start line: rank 1/2"]),
         (FAILED, "hosts", GOOD, ON_ONE, ["2 ranks ran on node1; the job"]),
-        (
-            FAILED,
-            "backend",
-            GOOD,
-            [start(0, backend="nccl"), start(1, backend="gloo"), end(0), end(1)],
-            ["rank 1 used gloo"],
-        ),
-        (
-            NOT_PROVEN,
-            "backend",
-            GOOD,
-            [start(0, backend="nccl"), start(1), end(0), end(1)],
-            ["rank 1 does not say backend="],
-        ),
+        (FAILED, "backend", GOOD, started({"backend": "nccl"}, {"backend": "gloo"}), ["rank 1 used gloo"]),
+        (NOT_PROVEN, "backend", GOOD, started({"backend": "nccl"}, {}), ["rank 1 does not say backend="]),
         (NOT_PROVEN, "ends", GOOD, TWO[:2], ["no rank printed an end line"]),
         (FAILED, "ends", GOOD, TWO[:4], ["rank 1 printed no end line; 1 of 2 did", "srunbook explain 17"]),
-        (
-            FAILED,
-            "ends",
-            GOOD,
-            [*TWO[:3], end(0, loss="nan"), end(1, loss=0.5)],
-            ["rank 0 ended with loss nan", "diverged"],
-        ),
-        (NOT_PROVEN, "ends", GOOD, [*TWO[:2], end(0, steps=20), end(1, steps=19)], ["20, 19", "Join"]),
-        (
-            FAILED,
-            "parameters",
-            GOOD,
-            [*TWO[:2], end(0, params="ab" * 6), end(1, params="cd" * 6)],
-            ["rank 1 has cdcdcdcdcdcd", "DistributedDataParallel"],
-        ),
+        (FAILED, "ends", GOOD, ended({"loss": "nan"}, {"loss": 0.5}), ["rank 0 ended with loss nan", "diverged"]),
+        (NOT_PROVEN, "ends", GOOD, ended({"steps": 20}, {"steps": 19}), ["20, 19", "Join"]),
+        (FAILED, "parameters", GOOD, UNLIKE, ["rank 1 has cdcdcdcdcdcd", "DistributedDataParallel"]),
         (NOT_PROVEN, "world", GOOD + row("17.1", tasks=2), STANDALONE, ["run one step after the other"]),
         (NOT_PROVEN, "steps", row("17") + row("17.batch", "node1", 1), ["trained"], ["no step of srun"]),
         # torchrun --standalone in the script, after a step of four tasks
         (NOT_PROVEN, "world", row("17", "node1") + row("17.0", "node1", 4), ON_ONE, ["start them with srun"]),
         (NOT_PROVEN, "world", GOOD + row("17.1", tasks=4), TWO, ["17.1 has 4 tasks and printed no rank lines"]),
-        (
-            NOT_PROVEN,
-            "hosts",
-            GOOD,
-            [start(0, host="a"), start(1, host="a"), end(0), end(1)],
-            ["host=$SLURMD_NODENAME"],
-        ),
+        (NOT_PROVEN, "hosts", GOOD, started({"host": "a"}, {"host": "a"}), ["host=$SLURMD_NODENAME"]),
     ],
 )
 def test_a_bad_job(job, verdict, name, rows, lines, words):
@@ -217,7 +191,7 @@ def test_a_bad_job(job, verdict, name, rows, lines, words):
 
 def test_the_backend_that_was_asked_for(job):
     """`backend` is the one that all ranks should have used."""
-    job.log([start(0, backend="gloo"), start(1, backend="gloo"), end(0), end(1)])
+    job.log(started({"backend": "gloo"}, {"backend": "gloo"}))
 
     assert job.verify(backend="gloo").verdict is job.verify().verdict is PASSED
     expect(job.verify(backend="nccl"), FAILED, "backend", "rank 1 used gloo; expected nccl")
@@ -286,7 +260,7 @@ def test_no_log(job):
 )
 def test_metrics(job, text, words):
     """A table that is empty, torn or incomplete, or holds NaN, has failed; its header says which columns there are."""
-    job.log([start(0, epochs=3), start(1, epochs=3), end(0), end(1)])
+    job.log(started({"epochs": 3}, {"epochs": 3}))
     report = job.log(text.splitlines(), "results/ddp_cpu_17/metrics.csv").verify()
 
     if words:
