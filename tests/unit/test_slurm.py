@@ -126,20 +126,17 @@ PRINTED = f"""\
 
 
 def test_rows_are_read():
-    """A step's row has the job's number, its own, its state, status, signal, nodes and tasks."""
-    row = parse_sacct(PRINTED)[-1]
+    """A step's row has its numbers, state, status, signal, nodes and tasks; each row of the job begins an attempt."""
+    rows = parse_sacct(PRINTED)
+    row, attempts = rows[-1], Accounting(tuple(rows)).attempts
 
     assert (row.job_id, row.step, row.identity) == ("9", "0", "9.0")
     assert (row.state, row.exit_code, row.signal, row.ended) == ("COMPLETED", 0, 0, True)
     assert (row.nodes, row.tasks, row.elapsed, row.hosts) == (2, 2, "1-00:00:00", ["node1", "node2"])
-
-
-def test_attempts_are_told_apart():
-    """Each row of the job itself begins an attempt."""
-    first, second = Accounting(tuple(parse_sacct(PRINTED))).attempts
-
-    assert [row.state for row in first] == ["REQUEUED", "CANCELLED", "COMPLETED"]
-    assert {row.state for row in second} == {"COMPLETED"}
+    assert [[row.state for row in rows] for rows in attempts] == [
+        ["REQUEUED", "CANCELLED", "COMPLETED"],
+        ["COMPLETED"] * 2,
+    ]
 
 
 def test_elements_and_components():

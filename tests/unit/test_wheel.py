@@ -89,12 +89,11 @@ def test_simulate(core):
 
 
 def test_generate(core):
-    """`srunbook generate` writes a script for each site, so the template and the sites are in the wheel."""
-    for site in ("generic", "raven"):
-        done = core.run("srunbook", "generate", "--profile", "small", "--cluster", site, "--script", "train.py")
+    """`srunbook generate` writes a script for a site, so the template and the sites are in the wheel."""
+    done = core.run("srunbook", "generate", "--profile", "small", "--cluster", "raven", "--script", "train.py")
 
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("#!/bin/bash\n#")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("#!/bin/bash\n#")
 
 
 def test_rooms_without_an_extra(core):
