@@ -177,7 +177,7 @@ class Inputs:
     def inside(self, texts: Iterable[str]) -> set[Path]:
         """Return the files of the guides and failures that texts name."""
         places = {place for text in texts for place in self.folders.get(text.replace("-", "_"), ())}
-        return {path for path in self.published if places.intersection(path.parents)}
+        return {path for path in self.published if places.intersection(path.parents)} if places else set()
 
     def needed(self, file: Path) -> set[Path]:
         """Return a published file with its recordings and, in turn, the files of its guide that it names."""
