@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import re
 import string
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +11,7 @@ from typing import Any
 
 from srunbook import generate, sites
 from srunbook.generate import JobError, JobSpecification, Layer
-from srunbook.generate.specification import CONTROL, choices
-
-SEED = 20261120
+from srunbook.generate.specification import choices
 
 HOSTILE = [
     *("a b", "it's", '"', "'", "''", "\\", "a\\", "\\'", "$HOME", "${X:-y}", "$(touch owned)", "`touch owned`", "$"),
@@ -23,21 +21,16 @@ HOSTILE = [
     *("then", "done", "do", "fi", "in", "if", "time", "case", "ls", "echo"),
     *("0", "-n", "--%j", "a=", "@", "%", "+", ","),
 ]
-FATAL = ["a\nb", "a\n#SBATCH --nodes=9", "a\r\nb", "\r", "\t", "\x00", "\x1b[2J", "\x7f", "\x85", "\u2028"]
 
-SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT")
+PLACES = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
 ALNUM = string.ascii_letters + string.digits
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a job may ask for.
+    """What a job may ask for; `memory` of a node is in KiB.
 
     Args:
-        nodes: Nodes.
-        cpus: CPUs of a node.
-        gpus: GPUs of a node.
-        memory: Memory of a node in KiB, or none where no job is refused for it.
         words: Partitions, accounts, constraints and types of GPUs that there are, where not any word will do.
         wrong: Share of configurations that get a value of anything at all.
     """
@@ -45,177 +38,111 @@ class Capacity:
     nodes: int = 10_000
     cpus: int = 1024
     gpus: int = 99
-    memory: int | None = None
+    memory: int = 1 << 60
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     wrong: float = 0.15
 
 
-class Chance:
-    """A source of configurations, the same ones for the same seed.
-
-    Args:
-        capacity: What they may ask for.
-        seed: Where the numbers begin.
-    """
-
-    def __init__(self, capacity: Capacity, seed: int) -> None:
-        self.capacity = capacity
-        self.random = random.Random(seed)
-        self.choice = self.random.choice
-
-    def often(self, share: float = 0.5) -> bool:
-        """Return True as often as the share says."""
-        return self.random.random() < share
+class Chance(random.Random):
+    """A source of configurations, the same ones for the same seed."""
 
     def up_to(self, most: int) -> int:
         """Draw a number from 1: mostly a small one, as people write them, and sometimes the largest."""
-        small = self.random.randint(1, min(most, 32))
-        return self.choice([small, small, self.random.randint(1, most), most])
+        small = self.randint(1, min(most, 32))
+        return self.choice([small, small, self.randint(1, most), most])
 
     def word(self, longest: int = 64, first: str = ALNUM, others: str = f"{ALNUM}._-") -> str:
         """Draw a name: mostly a short one, and sometimes the longest."""
-        length = self.choice([0, self.random.randint(0, 9), self.random.randint(0, 9), longest - 1])
-        return self.choice(first) + "".join(self.random.choices(others, k=length))
-
-    def words(self, kind: str, marks: str) -> str:
-        """Draw some of the known words of a kind, or any words."""
-        known = self.capacity.words.get(kind) or tuple(self.word(60) for _ in range(4))
-        text, *others = self.random.sample(known, self.random.randint(1, min(4, len(known))))
-        return text + "".join(self.choice(marks) + other for other in others)
+        length = self.choice([0, self.randint(0, 9), self.randint(0, 9), longest - 1])
+        return self.choice(first) + "".join(self.choices(others, k=length))
 
     def text(self) -> str:
         """Draw a text, mostly a hostile one."""
-        codes = [self.choice([32, 160, 0x2000, 0x10000]) + self.random.randrange(0x2000) for _ in range(8)]
-        strange = re.sub(f"[{CONTROL}]", "", "".join(map(chr, codes)))
-        return self.choice([self.choice(HOSTILE), "".join(self.random.choices(HOSTILE, k=3)), strange])
+        strange = "".join(chr(self.choice([0xA0, 0x2030, 0x10000]) + self.randrange(0x1F00)) for _ in range(8))
+        return self.choice([self.choice(HOSTILE), "".join(self.choices(HOSTILE, k=3)), strange])
 
-    def environment(self) -> dict[str, str]:
-        """Draw where Python comes from: a path that may begin with ~ or a variable."""
-        kind = self.choice(["virtual_environment", "container_image", "conda_environment", "pixi_manifest"])
-        known = ["~", "~/env", "$HOME/my env", "$JAX_IMAGE", "/opt/it's", "~/a$b", "env", "./é", "~/'`x`"]
-        place = self.choice([self.choice(known), f"/x/{self.text()}"])
-        return {kind: f"{place}/envs/{self.word(30)}" if kind == "conda_environment" else place}
-
-    def memory(self, most: int | None) -> str:
+    def memory(self, most: int) -> str:
         """Draw an amount of memory, at most so many KiB."""
-        power = self.random.randint(0, 3)
-        number = min(most // 1024**power, 999_999_999) if most else 999_999_999
-        return f"{self.up_to(number)}{'KMGT'[power]}" if number else f"{self.up_to(most or 1)}K"
+        amounts = {unit: min(most // 1024**power, 999_999_999) for power, unit in enumerate("KMGT")}
+        unit, number = self.choice([(unit, number) for unit, number in amounts.items() if number])
+        return f"{self.up_to(number)}{unit}"
 
-    def size(self, framework: str) -> dict[str, Any]:
-        """Draw the fields of a size, which have to fit each other; a profile and a cluster may set some of them."""
-        made: dict[str, Any] = {}
-        preset: dict[str, Any] = {}
-        most, words = self.capacity, self.capacity.words
-        if self.often(0.5):
-            made["profile"] = self.choice(list(generate.PROFILES))
-            preset |= generate.PROFILES[made["profile"]]
-        if self.often(0.4):  # a site whose partition and account are there, where not any word will do
-            kinds = ("partition", "account")
-            known = {name: [sites.read(name).get(kind) for kind in kinds] for name in sites.names()}
-            fits = [
-                name
-                for name, values in known.items()
-                if all(one in (None, *words.get(kind, [one])) for kind, one in zip(kinds, values, strict=True))
-            ]
-            made["cluster"] = self.choice(fits)
-            preset |= sites.read(made["cluster"])
-        if "nodes" not in preset or self.often():
-            made["nodes"] = self.up_to(most.nodes)
-        gpus = self.up_to(most.gpus) if framework != "gloo" and self.often(0.3) else 0
-        if gpus:
-            kind = self.choice(words.get("gpu") or ("a100", "H-1.0_x"))
-            made |= {"platform": "gpu", "gpus_per_node": self.choice([gpus, f"{kind}:{gpus}"])}
-        elif "gpus_per_node" in preset:
-            made |= {"platform": "cpu", "gpus_per_node": None}
-        shared = [n for n in range(1, gpus + 1) if gpus % n == 0]
-        processes = self.choice(shared or [1, 1, 2, 4, self.random.randint(1, min(512, most.cpus))])
-        cpus = preset.get("cpus_per_node", 0)
-        if cpus < processes or self.often():
-            cpus = made["cpus_per_node"] = max(processes, self.up_to(most.cpus))
-        if processes != (gpus or 1) or self.often(0.2):
-            made["processes_per_node"] = processes
-        if framework == "jax" and not gpus and self.often(0.7):
-            made["devices_per_process"] = self.up_to(cpus // processes)
-        if self.often(0.6):  # Slurm rounds up to MiB; with --exclusive it counts all CPUs of a node
-            each = self.often()
-            limit = most.memory and (most.memory // most.cpus - 1024 if each else most.memory)
-            made["memory_per_cpu" if each else "memory_per_node"] = self.memory(limit)
-        return made
-
-    def configuration(self) -> dict[str, Any]:
+    def configuration(self, there: Capacity) -> dict[str, Any]:
         """Draw a configuration as somebody might write it: mostly allowed, with hostile texts, and sometimes wrong."""
         framework = self.choice([*choices("framework"), "jax"])
+        gpus = self.choice([0, 0, self.up_to(there.gpus)]) if framework != "gloo" else 0
+        shares = [n for n in range(1, gpus + 1) if gpus % n == 0]
+        processes = self.choice(shares or [1, 1, 2, 4, self.randint(1, min(512, there.cpus))])
+        cpus = max(processes, self.up_to(there.cpus))
+        any_words = dict.fromkeys(["partition", "account", "constraint"], tuple(self.word(60) for _ in range(4)))
+        words = {"gpu": ("a100", "H-1.0_x"), **any_words, **there.words}
+        known = there.words.items()
+        fits = [
+            site for site in sites.names() if all(sites.read(site).get(kind) in (None, *some) for kind, some in known)
+        ]
+        few = range(self.randint(1, 3))
         programs = ["train.py", "a b/c'd.py", "./-x.py", "$HOME.py", "`x`", f"{self.text()}.py", f"x{self.text()}.py"]
-        wrong_programs = ["-x.py", " ", "~/a.py", "a.py "]
-        made = {"script": self.choice(wrong_programs if self.often(0.03) else programs), "framework": framework}
-        made |= self.size(framework)
-        few = range(self.random.randint(1, 3))
+        made = {"script": self.choice(programs), "framework": framework, "nodes": self.up_to(there.nodes)}
+        made |= {"cpus_per_node": cpus, "platform": "cpu", "gpus_per_node": None}
+        if processes != (gpus or 1):
+            made["processes_per_node"] = processes
+        if gpus:
+            made |= {"platform": "gpu", "gpus_per_node": self.choice([gpus, f"{self.choice(words['gpu'])}:{gpus}"])}
+            made["gpu_option"] = self.choice([*choices("gpu_option"), None])
+        elif framework == "jax":
+            made["devices_per_process"] = self.choice([None, self.up_to(cpus // processes)])
         others = {
+            "profile": self.choice([*generate.PROFILES]),
+            "cluster": self.choice(fits),
             "name": self.word(),
             "time_limit": self.choice(["30", "30:00", "0-02", "0-02:40", "2:00:00", "1-12:00:00", "999-23:59:59"]),
-            "exclusive": self.often(),
-            "partition": self.words("partition", ","),
-            "account": self.choice(self.capacity.words.get("account") or (self.word(),)),
+            "exclusive": self.choice([True, False]),
+            "partition": ",".join(self.sample(words["partition"], self.randint(1, len(words["partition"])))),
+            "account": self.choice(words["account"]),
             "qos": self.word(),
-            "constraint": self.words("constraint", "&|"),
+            "constraint": self.choice("&|").join(self.sample(words["constraint"], 2)),
             # With a digit, as interfaces have: shellcheck takes `export NAME=fi` for a word of bash, bash does not.
             "network_interface": f"{self.word(14, string.ascii_letters)}0",
-            "sbatch": {"comment": self.text(), "nice": self.up_to(100), "contiguous": self.often()},
+            "sbatch": {"comment": self.text(), "nice": self.up_to(100), "contiguous": self.choice([True, False])},
             "setup": ["module use /it\\'s", "export SETUP='a  $b'"][: len(few)],
             "modules_to_load": [self.word(128, others=f"{ALNUM}._+/@-") for _ in few],
             # `_` alone belongs to bash
             "env_vars": {self.word(128, string.ascii_letters, f"{ALNUM}_"): self.text() for _ in few},
-            "coordinator_port": self.choice([1024, 65535, self.random.randint(1024, 65535)]),
+            "coordinator_port": self.choice([1024, 65535, self.randint(1024, 65535)]),
             "output": self.choice(
                 ["%j", "%x_%j.out", "logs/%x_%j.out", "a.b/_%j-%x-.", f"{'x' * 60}/{'y' * 30}%j.log"]
             ),
-            "requeue": self.often(),
-            "signal": f"{self.choice(SIGNALS)}@{self.up_to(self.choice([300, 65535]))}",
+            "requeue": self.choice([True, False]),
+            "signal": f"{self.choice(['HUP', 'INT', 'QUIT', 'USR1', 'USR2', 'TERM', 'CONT'])}@{self.up_to(65535)}",
             "arguments": [self.text() for _ in few],
-            **self.environment(),
         }
-        made |= {name: value for name, value in others.items() if self.often()}
-        if made.get("platform") == "gpu" and self.often(0.4):
-            made["gpu_option"] = self.choice(choices("gpu_option"))
-        if framework == "torchrun" and self.often(0.3):
+        made |= {name: value for name, value in others.items() if self.random() < 0.5}
+        # Slurm rounds up to MiB; with --exclusive it counts all CPUs of a node
+        amounts = {"memory_per_cpu": there.memory // there.cpus - 1024, "memory_per_node": there.memory}
+        if kind := self.choice(["", *amounts]):
+            made[kind] = self.memory(amounts[kind])
+        place = self.choice([self.choice(PLACES), f"/x/{self.text()}"])
+        if kind := self.choice(["", "virtual_environment", "container_image", "conda_environment", "pixi_manifest"]):
+            made[kind] = f"{place}/envs/{self.word(30)}" if kind == "conda_environment" else place
+        if framework == "torchrun" and self.random() < 0.3:
             made |= {"older_torchrun": True, "signal": "TERM@120"}
-        if self.often(self.capacity.wrong):
+        if self.random() < there.wrong:
             name = self.choice(list(JobSpecification.model_fields))
-            wrong = self.choice([*FATAL, self.text(), self.random.randint(-(10**6), 10**6), 0.5, None, True])
-            kind = type(made.get(name))
-            made[name] = [wrong] if kind is list else {"A": wrong} if kind is dict else wrong
+            wrong = self.choice([self.text(), self.randint(-(10**6), 10**6), 0.5, None, True])
+            form = type(made.get(name))
+            made[name] = [wrong] if form is list else {"A": wrong} if form is dict else wrong
         return made
 
 
-@dataclass
-class Trial:
-    """What came of many configurations.
-
-    Args:
-        folder: Where the accepted scripts are.
-        accepted: Specifications with their scripts.
-        refused: What was said of each that was refused.
-    """
-
-    folder: Path
-    accepted: list[tuple[JobSpecification, Path]] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-
-
-def generated(folder: Path, count: int, capacity: Capacity, seed: int = SEED) -> Trial:
-    """Try as many configurations, and write the script of each that is accepted."""
+def generated(folder: Path, count: int, there: Capacity) -> list[tuple[JobSpecification, Path]]:
+    """Try as many configurations; return those that are accepted, each with its script in the folder."""
     folder.mkdir()
-    trial, chance = Trial(folder), Chance(capacity, seed)
+    accepted, chance = [], Chance(20261120)
     for number in range(count):
-        values = chance.configuration()
-        try:
-            job = generate.specify(Layer("here", values))
-            text = generate.render(job.specification, made_by=f"srunbook generate --script {values['script']!r}")
-        except JobError as error:
-            trial.refused.append(str(error))
-            continue
-        path = folder / f"{number:05}.sbatch"
-        path.write_bytes(text.encode())
-        trial.accepted.append((job.specification, path))
-    return trial
+        values = chance.configuration(there)
+        with contextlib.suppress(JobError):
+            job = generate.specify(Layer("here", values)).specification
+            path = folder / f"{number:05}.sbatch"
+            path.write_bytes(generate.render(job, made_by=f"srunbook generate --script {job.script!r}").encode())
+            accepted.append((job, path))
+    return accepted

@@ -13,11 +13,10 @@ import contextlib
 import copy
 import hashlib
 import importlib.metadata
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +36,10 @@ HARNESS = {"cluster", "simulate"}
 class Statement(NamedTuple):
     """A statement at the top of a module: what it defines, the names and strings in it, what it imports, its text."""
 
-    defines: frozenset[str]
-    words: frozenset[str]
-    strings: frozenset[str]
-    imports: tuple[tuple[str, str], ...]
+    defines: set[str]
+    words: set[str]
+    strings: set[str]
+    imports: list[tuple[str, str]]
     code: str
     shared: bool
 
@@ -62,29 +61,24 @@ def imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
 
 def read_statement(node: ast.stmt, *, cases: bool) -> Statement:
     """Read a statement; of a test without the values of its parameters, unless its cases count."""
-    decorators = [ast.unparse(found) for found in getattr(node, "decorator_list", ())]
-    if decorators and not cases:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not cases:
         node = copy.copy(node)
-        pairs = zip(node.decorator_list, decorators, strict=True)  # type: ignore[attr-defined]
-        node.decorator_list = [found for found, text in pairs if ".parametrize(" not in text]  # type: ignore[attr-defined]
+        node.decorator_list = [mark for mark in node.decorator_list if ".parametrize(" not in ast.unparse(mark)]
     below = [*ast.walk(node)]
-    docstrings = {id(found.value) for found in below if isinstance(found, ast.Expr)}
-    constants = [found for found in below if isinstance(found, ast.Constant) and isinstance(found.value, str)]
-    names = {found.id for found in below if isinstance(found, ast.Name)}
-    targets = {found.id for found in below if isinstance(found, ast.Name) and isinstance(found.ctx, ast.Store)}
-    imports = tuple(imported(below))
+    docstrings = {id(child.value) for child in below if isinstance(child, ast.Expr)}
+    texts = [child for child in below if isinstance(child, ast.Constant) and isinstance(child.value, str)]
+    names = [child for child in below if isinstance(child, ast.Name)]
+    words = {child.id for child in names} | {child.arg for child in below if isinstance(child, ast.arg)}
+    imports, code = [*imported(below)], ast.unparse(node)
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         defines = {node.name}
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        defines = {name for name, _ in imports}
     else:
-        defines = targets | ({name for name, _ in imports} if isinstance(node, ast.Import | ast.ImportFrom) else set())
-    return Statement(
-        defines=frozenset(defines),
-        words=frozenset(names | {found.arg for found in below if isinstance(found, ast.arg)}),
-        strings=frozenset(found.value for found in constants if id(found) not in docstrings),
-        imports=imports,
-        code=ast.unparse(node),
-        shared=not defines or "pytestmark" in defines or any("autouse=True" in text for text in decorators),
-    )
+        defines = {child.id for child in names if isinstance(child.ctx, ast.Store)}
+    shared = not defines or "pytestmark" in defines or bool(re.search("^@.*autouse=True", code, re.MULTILINE))
+    strings = {child.value for child in texts if id(child) not in docstrings}
+    return Statement(defines, words, strings, imports, code, shared)
 
 
 class Inputs:
@@ -96,55 +90,28 @@ class Inputs:
     """
 
     def __init__(self, root: Path, version: Callable[[str], str | None]) -> None:
-        self.root = root
-        self.version = version
-        self.statements = cache(self._statements)
-        self.digest = cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
-        self.needed = cache(self._needed)
-        self.room = cache(self._room)
-        self.modules = cache(self._modules)
-        self.code = cache(self._code)
-
-    @cached_property
-    def published(self) -> list[Path]:
-        """Return the files that tests may name, by their paths from the root."""
-        found = []
-        for folder, _, names in (step for name in PUBLISHED for step in os.walk(self.root / name)):
-            place = Path(folder).relative_to(self.root)
-            if place.parts[:2] == ("docs", "gallery") or place.name.startswith("_"):
-                continue
-            names = [name for name in names if not name.startswith(("plot_", "test_"))]
-            found += [place / name for name in names if not name.endswith((".pyc", ".recording.json"))]
-        return sorted(found)
-
-    @cached_property
-    def by_name(self) -> dict[str, list[Path]]:
-        """Return the published files by their names and, where they can be run, by their stems."""
-        found: dict[str, list[Path]] = {}
+        self.root, self.version = root, version
+        self.library = root / "src" / "srunbook"
+        files = [path.relative_to(root) for name in PUBLISHED for path in (root / name).rglob("*") if path.is_file()]
+        self.published = sorted(
+            path
+            for path in files
+            if path.parts[:2] != ("docs", "gallery") and not path.parent.name.startswith("_")
+            if not path.name.startswith(("plot_", "test_")) and not path.name.endswith((".pyc", ".recording.json"))
+        )
+        self.by_name: dict[str, set[Path]] = {}
+        self.folders: dict[str, set[Path]] = {}  # of guides and failures
         for path in self.published:
-            for name in {path.name, *([path.stem] if path.suffix in (".py", ".sbatch", ".sh") else [])}:
-                found.setdefault(name, []).append(path)
-        return found
-
-    @cached_property
-    def folders(self) -> dict[str, set[Path]]:
-        """Return the folders of guides and failures by their names."""
-        found: dict[str, set[Path]] = {}
-        for path in self.published:
+            for name in {path.name, path.stem if path.suffix in (".py", ".sbatch", ".sh") else path.name}:
+                self.by_name.setdefault(name, set()).add(path)
             depth = 3 if path.parts[1] == "failures" else 2
             if path.parts[0] in ("examples", "slurm") and len(path.parts) > depth:
-                found.setdefault(path.parts[depth - 1].replace("-", "_"), set()).add(Path(*path.parts[:depth]))
-        return found
+                self.folders.setdefault(path.parts[depth - 1].replace("-", "_"), set()).add(Path(*path.parts[:depth]))
+        for method in ("statements", "digest", "needed", "room", "modules", "code"):
+            setattr(self, method, cache(getattr(self, method)))
 
     def of(self, module: Path, test: str, case: str = "", more: Iterable[str] = ()) -> str:
-        """Return the hash of all that a test depends on.
-
-        Args:
-            module: The file of the test.
-            test: The name of its function or class.
-            case: The values of its parameters, as text.
-            more: What it depends on besides.
-        """
+        """Return the hash of all that a test depends on: a case is the values of its parameters, as text."""
         code = self.code(module, test, cases=" at 0x" in case or "<function" in case)
         values = {*re.findall(r"[^\s'\"(),=\[\]{}]+", case)}
         files = self.resolve(values, code.strings) or self.inside(values)
@@ -167,108 +134,102 @@ class Inputs:
         parts += [f"{name} {version}" for name, version in versions.items() if version]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
-    def _statements(self, module: Path, cases: bool) -> list[Statement]:
-        """Return the statements of a module."""
-        nodes = ast.parse(module.read_text(encoding="utf-8")).body
-        return [read_statement(node, cases=cases) for node in nodes]
+    def digest(self, path: Path) -> str:
+        """Return the hash of a file."""
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def _code(self, module: Path, name: str = "", *, cases: bool = False) -> Statement:
+    def statements(self, module: Path, cases: bool) -> list[Statement]:
+        """Return the statements of a module."""
+        return [read_statement(node, cases=cases) for node in ast.parse(module.read_text(encoding="utf-8")).body]
+
+    def code(self, module: Path, name: str = "", *, cases: bool = False) -> Statement:
         """Return a definition of a module together with all that it uses there; without a name, all of the module."""
         statements = self.statements(module, cases)
         reached: list[Statement] = []
-        wanted = [found for found in statements if not name or name in found.defines or found.shared]
+        wanted = [statement for statement in statements if not name or name in statement.defines or statement.shared]
         while wanted:
             statement = wanted.pop()
             if statement not in reached:
                 reached.append(statement)
-                wanted += [found for found in statements if found.defines & (statement.words | statement.strings)]
-        texts = {text for found in reached for text in found.strings}
-        imports = [one for found in reached for one in found.imports]
+                wanted += [other for other in statements if other.defines & (statement.words | statement.strings)]
+        strings = {text for statement in reached for text in statement.strings}
+        imports = [pair for statement in reached for pair in statement.imports]
         for target in {target for _, target in imports if target.startswith("support.")}:
             _, helper, *rest = target.split(".")
             path = self.root / "tests" / "support" / f"{helper}.py"
-            texts |= self.code(path, "".join(rest)).strings if path.is_file() and path != module else set()
-        code = "\n".join(sorted(found.code for found in reached))
-        return Statement(frozenset(), frozenset(), frozenset(texts), tuple(imports), code, shared=True)
+            strings |= self.code(path, "".join(rest)).strings if path.is_file() and path != module else set()
+        code = "\n".join(sorted(statement.code for statement in reached))
+        return Statement(set(), set(), strings, imports, code, shared=True)
 
     def resolve(self, texts: Iterable[str], context: Iterable[str]) -> set[Path]:
         """Return the published files that texts name: those of the folders that the context names, if there are any."""
         texts, words = {*texts}, {word for text in {*context, *texts} for word in text.split("/")}
-        found: set[Path] = set()
+        files: set[Path] = set()
         for name in {name for text in texts for name in (text, *file_names(text))}:
-            ends = self.by_name.get(name.rpartition("/")[2], [])
+            ends = self.by_name.get(name.rpartition("/")[2], set())
             if "/" in name:
-                ends = [path for path in ends if path.as_posix().endswith(name.lstrip("./"))]
+                ends = {path for path in ends if path.as_posix().endswith(name.lstrip("./"))}
             places = {path: len(words.intersection(path.parts[:-1])) for path in ends}
             most = max(places.values(), default=0)
-            found |= {path for path, count in places.items() if count == most and ("." in name or count > 1)}
-        return found
+            files |= {path for path, count in places.items() if count == most and ("." in name or count > 1)}
+        return files
 
     def inside(self, texts: Iterable[str]) -> set[Path]:
         """Return the files of the guides and failures that texts name."""
         places = {place for text in texts for place in self.folders.get(text.replace("-", "_"), ())}
         return {path for path in self.published if places.intersection(path.parents)} if places else set()
 
-    def _needed(self, file: Path) -> frozenset[Path]:
+    def needed(self, file: Path) -> set[Path]:
         """Return a published file with its recordings and, in turn, the files of its guide that it names."""
         reached, wanted = set(), {file}
         while wanted:
-            path = wanted.pop()
-            if path in reached:
-                continue
-            reached.add(path)
+            reached.add(path := wanted.pop())
             area = path.parts[2] if path.parts[1] == "failures" else path.parts[1]
             names = {name.rpartition("/")[2] for name in file_names(self.text(path))}
-            names |= {f"{target.split('.')[-1]}.py" for target in self.modules(path)}
-            names |= {f"{target.split('.')[0]}.py" for target in self.modules(path)}
-            wanted |= {found for name in names for found in self.by_name.get(name, []) if area in found.parts}
+            parts = [target.split(".") for target in self.modules(path)]
+            names |= {f"{part}.py" for words in parts for part in (words[0], words[-1])}
+            wanted |= {other for name in names for other in self.by_name.get(name, ()) if area in other.parts} - reached
         beside = {found for path in reached for found in (self.root / path).parent.glob(f"{path.stem}.*recording.json")}
-        return frozenset(reached | {found.relative_to(self.root) for found in beside})
+        return reached | {recording.relative_to(self.root) for recording in beside}
 
     def text(self, path: Path) -> str:
         """Return the text of a published file in which it may name others: that of a script without its comments."""
         text = (self.root / path).read_text(encoding="utf-8", errors="replace")
         return re.sub(r"^ *#.*$", "", text, flags=re.MULTILINE) if path.suffix in (".sbatch", ".sh") else text
 
-    def _modules(self, path: Path) -> frozenset[str]:
+    def modules(self, path: Path) -> set[str]:
         """Return the modules that a file imports, or whose commands it runs."""
-        if path.suffix == ".py":
-            with contextlib.suppress(SyntaxError):
-                nodes = ast.walk(ast.parse((self.root / path).read_text(encoding="utf-8")))
-                return frozenset(target for _, target in imported(nodes))
         if path.suffix in (".sbatch", ".sh"):
-            return frozenset(f"srunbook.{word}" for word in PART.findall(self.text(path)))
-        return frozenset()
+            return {f"srunbook.{word}" for word in PART.findall(self.text(path))}
+        with contextlib.suppress(SyntaxError):  # its own tests fail for that, and no others
+            return (
+                {target for _, target in imported(ast.walk(ast.parse(self.text(path))))}
+                if path.suffix == ".py"
+                else set()
+            )
+        return set()
 
-    def _room(self, name: str) -> frozenset[Path]:
+    def room(self, name: str) -> set[Path]:
         """Return the files of a part of our library, and of the parts that it imports; of none for any other word."""
-        library = self.root / "src" / "srunbook"
-        package = library / "__init__.py"
-        offered = re.findall(r'"(\w+)"', package.read_text(encoding="utf-8")) if package.exists() else []
+        offered = re.findall(r'"(\w+)"', (self.library / "__init__.py").read_text(encoding="utf-8"))
         reached, wanted, files = set(), {name}, set()
         while wanted:
-            room = wanted.pop()
-            if room in reached or not room.isidentifier():
-                continue
-            reached.add(room)
-            inside = [*(library / room).rglob("*"), library / f"{room}.py"]
-            found = {path.relative_to(self.root) for path in inside if path.is_file() and path.suffix != ".pyc"}
-            files |= found
-            imports = {target for path in found for target in self.modules(path)}
+            reached.add(room := wanted.pop())
+            inside = [*(self.library / room).rglob("*"), self.library / f"{room}.py"] if room.isidentifier() else []
+            own = {path.relative_to(self.root) for path in inside if path.is_file() and path.suffix != ".pyc"}
+            imports = {target for path in own for target in self.modules(path)}
             wanted |= {target.split(".")[1] for target in imports if target.startswith("srunbook.")}
             wanted |= {"__init__"} if room in offered else set()
-        return frozenset(files)
+            wanted -= reached
+            files |= own
+        return files
 
 
 @cache
 def installed_version(module: str) -> str | None:
     """Return the version of the package that an import comes from, or None for one of Python's own or of ours."""
-    packages = _packages().get(module, [])
-    return (
-        " ".join(importlib.metadata.version(name).split("+")[0] for name in sorted({*packages} - {"srunbook"})) or None
-    )
+    packages = sorted({*packages_of_imports().get(module, ())} - {"srunbook"})
+    return " ".join(importlib.metadata.version(name).split("+")[0] for name in packages) or None
 
 
-@cache
-def _packages() -> dict[str, list[str]]:
-    return {name: [*found] for name, found in importlib.metadata.packages_distributions().items()}
+packages_of_imports = cache(importlib.metadata.packages_distributions)

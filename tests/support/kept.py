@@ -17,14 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def kept_in_step(path: Path, text: str, record: bool, test: str) -> None:
-    """Compare a file that is made from the model with what the model gives now, or write it.
-
-    Args:
-        path: The file.
-        text: What it should hold.
-        record: Whether to write it.
-        test: The file of the test, which the message names.
-    """
+    """Compare a file with what the model gives now, or write it; the message names the file of the test."""
     if record:
         write_whole(path, text)
 
@@ -32,12 +25,7 @@ def kept_in_step(path: Path, text: str, record: bool, test: str) -> None:
 
 
 def table(fields: Iterable[tuple[str, FieldInfo]], hidden: Iterable[str] = ()) -> str:
-    """Return a table of fields: what each is, its default, an example.
-
-    Args:
-        fields: Name and field.
-        hidden: Names of those whose default their description says.
-    """
+    """Return a table of fields: what each is, its default unless the description says it (`hidden`), an example."""
     stream = io.StringIO()
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["Field", "What it is", "Example"])
@@ -45,13 +33,8 @@ def table(fields: Iterable[tuple[str, FieldInfo]], hidden: Iterable[str] = ()) -
         default = info.get_default(call_default_factory=True) if not info.is_required() else None
         said = default in (None, [], {}, (), "") or name in hidden
         also = "" if said else f" By default `{json.dumps(default)}`."
-        rows.writerow([f"`{name}`", f"{info.description}{also}", f"`{json.dumps(first(info.examples))}`"])
+        rows.writerow([f"`{name}`", f"{info.description}{also}", f"`{json.dumps((info.examples or [''])[0])}`"])
     return stream.getvalue()
-
-
-def first(examples: list[Any] | None) -> Any:
-    """Return the first example of a field."""
-    return (examples or [""])[0]
 
 
 def below(sections: Mapping[str, Any]) -> list[tuple[str, FieldInfo]]:

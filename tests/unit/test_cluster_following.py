@@ -53,21 +53,12 @@ def test_a_character_may_come_in_two_pieces(files):
     assert "".join(told) == "\u00e9\n\ufffd"
 
 
-def test_an_element_alone_has_no_title(files):
-    """Of one element that was asked for, the text is that of its log."""
+def test_an_element_that_was_requeued_is_read_on(files):
+    """Whoever has ended and begins again writes on; one element that was asked for has no title."""
     output, told = follow("5_1")
     files["1"] = b"a\n"
-
-    output.read({"5_1": "COMPLETED"}, last=True)
-    assert "".join(told) == "a\n"
-
-
-def test_a_part_that_was_requeued_is_read_on(files):
-    """Whoever has ended and begins again writes on."""
-    output, told = follow("5")
-    files["job"] = b"a\n"
-    output.read({"5": "PREEMPTED"}, last=False)
-    files["job"] += b"b\n"
-    output.read({"5": "RUNNING"}, last=False)
+    output.read({"5_1": "PREEMPTED"}, last=False)
+    files["1"] += b"b\n"
+    output.read({"5_1": "RUNNING"}, last=False)
 
     assert "".join(told) == "a\nb\n"

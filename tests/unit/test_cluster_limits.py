@@ -29,7 +29,6 @@ def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1, "512M", 24_000, 2, Limits(4096, 19200, 256)),
         (64, "64G", 8_000, 64, Limits(16384, 6400, 64)),
     ],
-    ids=["the-default", "a-node-that-claims-little", "many-nodes-and-processors"],
 )
 def test_limits_follow_from_the_machine(cgroups, monkeypatch, nodes, memory, machine, processors, limits):
     """All nodes together get four fifths of the memory, and each shares half of its part between processes."""

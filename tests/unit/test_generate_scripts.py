@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.generated_jobs import Capacity, Trial, generated
+from support.generated_jobs import Capacity, generated
 from support.kept import kept_in_step
 
 from srunbook import generate
@@ -39,8 +39,8 @@ def test_ready_script(path, pytestconfig):
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """Try 150 configurations."""
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[JobSpecification, Path]]:
+    """Try 150 configurations; return those that are accepted, with their scripts."""
     return generated(tmp_path_factory.mktemp("jobs") / "scripts", 150, Capacity())
 
 
@@ -55,48 +55,12 @@ def shellcheck(scripts: list[Path]) -> str:
     return result.stdout
 
 
-def bash_n(scripts: list[Path]) -> str:
-    """Return what bash says to the syntax of scripts."""
-    loop = 'for script in "$@"; do bash -n "$script" 2>&1 || echo "bash -n: $script"; done'
-    return subprocess.run(["bash", "-c", loop, "-", *scripts], capture_output=True, text=True, check=True).stdout
+def test_generated_scripts_are_clean(accepted):
+    """Every accepted specification gives a script that shellcheck finds nothing in."""
+    scripts = [path for _, path in accepted]
 
-
-def test_generated_scripts_are_clean(trial):
-    """Every accepted specification gives a script that bash and shellcheck have nothing to say about."""
-    scripts = [path for _, path in trial.accepted]
-
-    assert len(scripts) >= 100
-    assert len(trial.refused) >= 10
-    assert bash_n(scripts) == ""
+    assert 100 <= len(scripts) < 150
     assert shellcheck(scripts) == ""
-
-
-def test_broken_script_is_found(tmp_path, trial):
-    """A script with a syntax error, and one with an unquoted value, are seen."""
-    text = trial.accepted[0][1].read_text(encoding="utf-8")
-    broken, careless = tmp_path / "broken.sbatch", tmp_path / "careless.sbatch"
-    broken.write_text(f"{text}if\n", encoding="utf-8")
-    careless.write_text(f"{text}echo $1\n", encoding="utf-8")
-
-    assert bash_n([broken])
-    assert "SC2086" in shellcheck([careless])
-
-
-def test_no_value_makes_a_line(trial):
-    """Drawn texts make no line and no directive: harmless ones in their place give as many lines."""
-    for one, path in trial.accepted:
-        harmless = one.model_copy(
-            update={
-                "script": "x.py",
-                "arguments": ["x"] * len(one.arguments),
-                "env_vars": dict.fromkeys(one.env_vars, "x"),
-                "sbatch": {name: value if value is False else "x" for name, value in one.sbatch.items()},
-            }
-        )
-        lines, expected = path.read_bytes().decode().splitlines(), generate.render(harmless, made_by="x").splitlines()
-
-        assert len(lines) == len(expected)
-        assert sum(line.startswith("#SBATCH") for line in lines) == sum(line.startswith("#SBATCH") for line in expected)
 
 
 STAND_INS = {
@@ -146,14 +110,8 @@ def environment(place: Path) -> dict[str, str]:
 def received(place: Path, script: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """Run a script as the batch shell would; return the arguments and the environment that the program got."""
     (place / "x_7.out").touch()
-    result = subprocess.run(
-        ["bash", script, *arguments],
-        cwd=place,
-        env=environment(place),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["bash", script, *arguments]
+    result = subprocess.run(command, cwd=place, env=environment(place), capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, ""), script.read_text(encoding="utf-8") + result.stderr
     words = (place / "arguments").read_bytes().decode().split("\0")[:-1]
     variables = (place / "environment").read_bytes().decode().split("\0")[:-1]
@@ -205,23 +163,25 @@ def difference(place: Path, one: JobSpecification, path: Path, *more: str) -> st
     return f"{path.name}: other variables {sorted(differing)}" if differing else ""
 
 
-def test_program_gets_exactly_what_was_given(place, trial):
+def test_program_gets_exactly_what_was_given(place, accepted):
     """Of every accepted job the program gets exactly the arguments and environment that were given; nothing else runs.
 
     Where the job names a variable of the script or the site, the job's value is the one.
     """
-    wrong = [difference(place, one, path, "later", "$x y") for one, path in trial.accepted]
+    wrong = [difference(place, one, path, "later", "$x y") for one, path in accepted]
 
     assert [*filter(None, wrong)] == []
     assert not list(place.rglob("*owned*"))
 
 
 def test_a_careless_script_is_seen(place, tmp_path):
-    """Without its quotes a script passes on something else, so the comparison above can fail."""
+    """Without its quotes a script passes on something else, and shellcheck sees it: the checks above can fail."""
     path = tmp_path / "careless.sbatch"
-    path.write_text(script(arguments=["a  b"]).replace("'a  b'", "a  b"), encoding="utf-8")
+    text = script(arguments=["a  b"]).replace("'a  b'", "a  b")
+    path.write_text(f"{text}echo $HOME\n", encoding="utf-8")
 
     assert received(place, path)[0] != ["a.py", "a  b"]
+    assert "SC2086" in shellcheck([path])
 
 
 @pytest.mark.parametrize(("distribution", "status"), [("arbitrary", 1), ("block:cyclic", 0), (None, 0)])
@@ -237,21 +197,10 @@ def test_gloo_needs_rank_0_on_the_first_node(place, tmp_path, distribution, stat
     assert ("no --distribution=arbitrary" in result.stderr) == bool(status)
 
 
-def test_newer_options_of_torchrun_are_left_out():
-    """The script says which PyTorch has its newer options, and an older torchrun gets none of them."""
-    newer = script(framework="torchrun", signal="TERM@120")
-    older = script(framework="torchrun", signal="TERM@120", older_torchrun=True)
-
-    assert "--signals-to-handle=" in newer
-    assert re.search(r"--shutdown-timeout=90 .*PyTorch 2\.12", newer)
-    assert not re.search("--signals-to-handle|--shutdown-timeout", older)
-    assert "#SBATCH --signal=TERM@120" in older
-
-
-def test_every_field_is_drawn(trial):
+def test_every_field_is_drawn(accepted):
     """Among the drawn jobs are some with each field set, and with each choice of those that have some."""
     for name, info in JobSpecification.model_fields.items():
-        values = [getattr(one, name) for one, _ in trial.accepted]
+        values = [getattr(one, name) for one, _ in accepted]
         default = info.get_default(call_default_factory=True)
 
         assert sum(value != default for value in values) >= 5, name
@@ -266,10 +215,10 @@ def test_names_of_the_script_are_taken():
     assert {"".join(name) for name in names} == {name for name, why in TAKEN.items() if "the script" in why}
 
 
-def test_every_line_has_a_reason(trial):
+def test_every_line_has_a_reason(accepted):
     """The explained lines are those of the script without comments, and they name every field."""
     fields = set()
-    for job, path in trial.accepted:
+    for job, path in accepted:
         lines = generate.explain(ResolvedJob(job, {}))
         fields |= {re.split(r"[.[]", name)[0] for line in lines for name, _ in line.origins}
         script = path.read_bytes().decode().split("\n")
@@ -301,13 +250,3 @@ def test_explanation_names_the_origins(tmp_path):
     assert told["  train.py"] == {"script": "--script"}
     assert told["  3"] == {"arguments[1]": "after --"}
     assert told["set -eo pipefail"] == {}
-
-
-def test_log_is_linked_into_its_folder(place, tmp_path):
-    """The folder of the logs is made, and its link leads to the log."""
-    path = tmp_path / "job.sbatch"
-    path.write_text(script(output="runs/svgd_%x-%j.out"), encoding="utf-8")
-    (place / "svgd_x-7.out").write_text("log", encoding="utf-8")
-    received(place, path)
-
-    assert (place / "runs" / "svgd_x-7.out").read_text(encoding="utf-8") == "log"

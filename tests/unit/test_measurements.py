@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import measurements
 import pytest
@@ -60,16 +61,11 @@ def measurement(samples: dict[int, list[float]], machine: dict | None = None, **
         Configuration(f"{nodes} nodes", {"nodes": nodes, "link": "300mbit"}, {"step_s": values})
         for nodes, values in samples.items()
     ]
-    stamp = {"commit": "abc", "date": "2026-11-20", "versions": {"torch": "2.13.0"}}
-    return Measurement(
-        "python bench/x.py", machine=machine or {}, configurations=configurations, parameters=parameters, **stamp
-    )
+    stamp = {"commit": "abc", "date": "2026-11-20", "versions": {"torch": "2.13.0"}, "machine": machine or {}}
+    return Measurement("python bench/x.py", configurations=configurations, parameters=parameters, **stamp)
 
 
-@pytest.mark.parametrize(
-    ("count", "ranks"),
-    [(5, (1, 5)), (6, (1, 6)), (100, (40, 61))],
-)
+@pytest.mark.parametrize(("count", "ranks"), [(5, (1, 5)), (6, (1, 6)), (100, (40, 61))])
 def test_interval_ranks(count, ranks):
     """The ends of a 95% interval are the samples that the binomial distribution gives."""
     interval = measurements.median_interval([float(number) for number in range(1, count + 1)])
@@ -117,9 +113,9 @@ def test_few_repeats_are_confessed():
 
 def test_where_chooses():
     """Of configurations with several links, `where` takes those of one."""
-    fast, slow = measurement({1: [4.0], 2: [2.0]}), measurement({1: [4.0], 2: [3.0]})
-    renamed = [Configuration(c.name, {**c.parameters, "link": "100mbit"}, c.samples) for c in slow.configurations]
-    both = Measurement(**{**vars(fast), "configurations": [*fast.configurations, *renamed]})
+    fast, slow = (measurement({1: [4.0], 2: [seconds]}) for seconds in (2.0, 3.0))
+    slow = [replace(one, parameters=one.parameters | {"link": "100mbit"}) for one in slow.configurations]
+    both = replace(fast, configurations=[*fast.configurations, *slow])
     table = measurements.strong(both, where={"link": "100mbit"})
 
     assert table.rows[1].time.value == 3.0

@@ -145,28 +145,21 @@ def test_ends_smaller_than_rounding(close, theta):
         close(jax.grad(function)(theta), -(1 / (k + theta)).sum(), 5)
 
 
-def continuous(initial, rates):
-    """Return a chain in continuous time that is not made yet."""
-    return lambda: phase_type.Continuous(jnp.array(initial, float), jnp.array(rates, float))
-
-
-def discrete(initial, steps):
-    """Return a chain in steps that is not made yet."""
-    return lambda: phase_type.Discrete(jnp.array(initial, float), jnp.array(steps, float))
+CONTINUOUS, DISCRETE = phase_type.Continuous, phase_type.Discrete
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "values", "message"),
     [
-        (continuous([1, 0], np.ones((3, 3))), r"\(2,\) and \(3, 3\); needed are \(m,\) and \(m, m\)"),
-        (continuous([0.5, 1.0], [[-1, 0], [0, -1]]), r"no chain: needed are probabilities with sum 1"),
-        (continuous([1, 0], [[-1, -0.5], [0, -1]]), r"rates such as .* sum to 0 or less"),
-        (discrete([1, 0], [[0.5, -0.1], [0, 0.5]]), r"steps such as .* sum to 1 or less"),
-        (lambda: phase_type.Discrete(jnp.ones(1), jnp.zeros((1, 1)), jnp.ones(2)), r"ends has the shape \(2,\)"),
-        (lambda: phase_type.erlang(0, 1.0), r"rates have the shape \(0,\); needed is \(m,\)"),
+        (CONTINUOUS, ([1.0, 0], np.ones((3, 3))), r"\(2,\) and \(3, 3\); needed are \(m,\) and \(m, m\)"),
+        (CONTINUOUS, ([0.5, 1.0], [[-1.0, 0], [0, -1]]), r"no chain: needed are probabilities with sum 1"),
+        (CONTINUOUS, ([1.0, 0], [[-1, -0.5], [0, -1]]), r"rates such as .* sum to 0 or less"),
+        (DISCRETE, ([1.0, 0], [[0.5, -0.1], [0, 0.5]]), r"steps such as .* sum to 1 or less"),
+        (DISCRETE, ([1.0], [[0.0]], [1.0, 1]), r"ends has the shape \(2,\)"),
+        (phase_type.erlang, (0, 1.0), r"rates have the shape \(0,\); needed is \(m,\)"),
     ],
 )
-def test_rejected(make, message):
+def test_rejected(make, values, message):
     """What is no phase-type distribution is rejected with what is needed."""
     with pytest.raises(ValueError, match=message):
-        make()
+        make(*(jnp.asarray(value) if make is not phase_type.erlang else value for value in values))

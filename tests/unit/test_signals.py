@@ -81,8 +81,8 @@ def test_leave(stop, scontrol, number, calls):
 def test_a_member_of_an_array_requeues_itself_alone(scontrol, monkeypatch):
     """The last member has the array's number as its own, and that number means all members."""
     noted = scontrol()
-    for name, value in {"SLURM_JOB_ID": "40", "SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "3"}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "40")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
 
     assert requeue_job()
     assert noted.read_text() == "requeue 40_3\n"

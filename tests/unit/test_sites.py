@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -43,36 +42,27 @@ def test_a_cluster_has_few_nodes_of_each_group():
     assert few.slurm == "22.05"
 
 
-@pytest.mark.parametrize(
-    ("site", "options", "said"),
-    [
-        ("Raven", {}, "--site: no known site 'Raven'; there are crusoe-like, generic"),
-        ("ibex", {"cpus": 4}, "--cpus: cpus is for nodes that are all alike"),
-    ],
-)
-def test_what_cannot_be(site, options, said):
-    """A site that is not there or describes no nodes, or options that do not go with it, are refused in a sentence."""
-    with pytest.raises(SpecificationError) as caught:
-        read_specification(None, options, site=site)
-
-    assert said in str(caught.value)
+def test_what_cannot_be():
+    """A site that is not there, and options that do not go with one, are refused in a sentence."""
+    with pytest.raises(SpecificationError, match="--site: no known site 'Raven'; there are crusoe-like, generic"):
+        read_specification(None, {}, site="Raven")
+    with pytest.raises(SpecificationError, match="--cpus: cpus is for nodes that are all alike"):
+        read_specification(None, {"cpus": 4}, site="ibex")
 
 
 def test_new_site_takes_one_file(tmp_path):
-    """A file more is a site more: in --help, --schema, messages and scripts."""
+    """A file more is a site more: in --help, messages and scripts."""
     shutil.copytree(FOLDER.parent, tmp_path / "srunbook", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "srunbook" / "sites" / "here.yaml").write_text("job: {partition: long}\n", encoding="utf-8")
 
-    def said(*arguments: str) -> str:
-        program = "from srunbook.cli import main; main()"
-        command = [sys.executable, "-c", program, *arguments]
-        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return result.stdout + result.stderr
+    small = ["generate", "--profile", "small", "--script", "train.py", "--cluster"]
+    said = {}
+    for words in (["generate", "--help"], ["cluster", "up", "--help"], [*small, "heer"], [*small, "here"]):
+        command = [sys.executable, "-c", "from srunbook.cli import main; main()", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        said[words[-2], words[-1]] = done.stdout + done.stderr
 
-    small = ("generate", "--profile", "small", "--script", "train.py")
-
-    assert "generic, here, ibex" in said("generate", "--help")
-    assert "here" in said("cluster", "up", "--help")
-    assert "here" in json.loads(said("generate", "--schema"))["properties"]["cluster"]["anyOf"][0]["enum"]
-    assert "Did you mean here?" in said(*small, "--cluster", "heer")
-    assert "#SBATCH --partition=long\n" in said(*small, "--cluster", "here")
+    assert "generic, here, ibex" in said["generate", "--help"]
+    assert "here" in said["up", "--help"]
+    assert "Did you mean here?" in said["--cluster", "heer"]
+    assert "#SBATCH --partition=long\n" in said["--cluster", "here"]

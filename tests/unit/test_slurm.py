@@ -34,75 +34,40 @@ NAMES = st.builds(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "hosts"),
-    [
-        ("", []),
-        ("n[1,3-4,007]", ["n1", "n3", "n4", "n007"]),
-        ("rack[0-1]n[01-02]-ib,x", ["rack0n01-ib", "rack0n02-ib", "rack1n01-ib", "rack1n02-ib", "x"]),
-    ],
-)
-def test_expand_hosts(text, hosts):
-    """A host list names its hosts in its order, the leftmost bracket varying slowest."""
-    assert expand_hostlist(text) == hosts
-
-
 @given(st.lists(NAMES, max_size=20) | st.lists(NAMES, max_size=20).map(sorted))
 def test_expand_undoes_compress(names):
     """Expanding the compressed form of any names gives these names."""
     assert expand_hostlist(compress_hostlist(names)) == names
 
 
-def test_compress_hosts():
-    """Neighbours that differ in their last number share a bracket, and the order is kept."""
+def test_lists_and_counts():
+    """A host list keeps its order, and neighbours share a bracket; counts are found with and without types."""
+    assert expand_hostlist("") == []
+    assert expand_hostlist("n[1,3-4,007]") == ["n1", "n3", "n4", "n007"]
     assert compress_hostlist(["n09", "n10", "x", "n3", "n1"]) == "n[09-10],x,n[3,1]"
+    assert (expand_tasks("1,2,1"), compress_tasks([1, 2, 1])) == ([1, 2, 1], "1,2,1")
+    assert [parse_gpus(text) for text in ("4", "gpu:a100:4", "1g.10gb+me:1,2080ti:2")] == [4, 4, 3]
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("read", "text", "problem", "example"),
     [
-        ("n[1-2", "a bracket without its other half"),
-        ("a,,b", "an empty name"),
-        ("n[0-999999999]", "names more than 100000 hosts"),
+        (expand_hostlist, "n[1-2", "a bracket without its other half", "rack[0-1]n[01-04]-ib,login"),
+        (expand_hostlist, "a,,b", "an empty name", ""),
+        (expand_hostlist, "n[0-999999999]", "names more than 100000 hosts", ""),
+        (expand_tasks, "4(x2", "is no count", "it reads like '4(x2),3'"),
+        (parse_gpus, "a100", "has no count", ""),
+        (parse_sacct, "JobID|State|ExitCode\n17|FAILED|zero\n", "'zero' no exit code", ""),
     ],
 )
-def test_malformed_hosts(text, problem):
-    """A malformed host list is refused with the text, the problem and an example."""
+def test_malformed(read, text, problem, example):
+    """What Slurm never writes is refused with the text, the problem and an example."""
     with pytest.raises(SlurmParseError) as caught:
-        expand_hostlist(text)
+        read(text)
 
     assert problem in str(caught.value)
-    assert repr(text) in str(caught.value)
-    assert "rack[0-1]n[01-04]-ib,login" in str(caught.value)
-
-
-@pytest.mark.parametrize(("text", "counts"), [("4(x2),3", [4, 4, 3]), ("1,2,1", [1, 2, 1])])
-def test_layouts(text, counts):
-    """Slurm's layout and the list of counts say the same."""
-    assert expand_tasks(text) == counts
-    assert compress_tasks(counts) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [("4", 4), ("gpu:a100:4", 4), ("1g.10gb+me:1,2080ti:2", 3)],
-)
-def test_gpus(text, count):
-    """The number of GPUs is found with and without types."""
-    assert parse_gpus(text) == count
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "said"),
-    [
-        (expand_tasks, "4(x2", r"is no count; it reads like '4\(x2\),3'"),
-        (parse_gpus, "a100", "has no count"),
-    ],
-)
-def test_malformed_counts(read, text, said):
-    """A malformed layout, and a request for GPUs without a count, are refused with an example."""
-    with pytest.raises(SlurmParseError, match=said):
-        read(text)
+    assert repr(text.splitlines()[-1]) in str(caught.value)
+    assert example in str(caught.value)
 
 
 STEP = {
@@ -134,29 +99,18 @@ def test_reads_a_step():
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "error", "said"),
     [
-        ({}, r"not part of a Slurm job.*srun.*srunbook simulate"),
-        (BATCH_SHELL, r"SLURM_STEP_ID, SLURM_STEP_NODELIST not set.*srun python train.py"),
+        ({}, NotInStepError, r"not part of a Slurm job.*srun.*srunbook simulate"),
+        (BATCH_SHELL, NotInStepError, r"SLURM_STEP_ID, SLURM_STEP_NODELIST not set.*srun python train.py"),
+        (STEP | {"SLURM_PROCID": "x"}, SlurmParseError, "SLURM_PROCID 'x'"),
+        (STEP | {"SLURM_STEP_NODELIST": "n[1-2]"}, SlurmParseError, "'rank 9 of 11 on node 2 of 2': the nodes have 11"),
     ],
 )
-def test_without_srun(environ, said):
-    """Outside a job, and in its script, the message says what to do."""
-    with pytest.raises(NotInStepError, match=said):
+def test_no_step(environ, error, said):
+    """Outside a job, and in its script, the message says what to do; what cannot be one step is refused."""
+    with pytest.raises(error, match=said):
         StepEnvironment.from_environ(environ)
-
-
-@pytest.mark.parametrize(
-    ("variables", "problem"),
-    [
-        ({"SLURM_PROCID": "x"}, "SLURM_PROCID 'x'"),
-        ({"SLURM_STEP_NODELIST": "n[1-2]"}, "'rank 9 of 11 on node 2 of 2': the nodes have 11 tasks"),
-    ],
-)
-def test_contradictions(variables, problem):
-    """What cannot be one step is refused."""
-    with pytest.raises(SlurmParseError, match=problem):
-        StepEnvironment.from_environ(STEP | variables)
 
 
 HEADER = "JobID|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
@@ -172,20 +126,17 @@ PRINTED = f"""\
 
 
 def test_rows_are_read():
-    """A step's row has the job's number, its own, its state, status, signal, nodes and tasks."""
-    row = parse_sacct(PRINTED)[-1]
+    """A step's row has its numbers, state, status, signal, nodes and tasks; each row of the job begins an attempt."""
+    rows = parse_sacct(PRINTED)
+    row, attempts = rows[-1], Accounting(tuple(rows)).attempts
 
     assert (row.job_id, row.step, row.identity) == ("9", "0", "9.0")
     assert (row.state, row.exit_code, row.signal, row.ended) == ("COMPLETED", 0, 0, True)
     assert (row.nodes, row.tasks, row.elapsed, row.hosts) == (2, 2, "1-00:00:00", ["node1", "node2"])
-
-
-def test_attempts_are_told_apart():
-    """Each row of the job itself begins an attempt."""
-    first, second = Accounting(tuple(parse_sacct(PRINTED))).attempts
-
-    assert [row.state for row in first] == ["REQUEUED", "CANCELLED", "COMPLETED"]
-    assert {row.state for row in second} == {"COMPLETED"}
+    assert [[row.state for row in rows] for rows in attempts] == [
+        ["REQUEUED", "CANCELLED", "COMPLETED"],
+        ["COMPLETED"] * 2,
+    ]
 
 
 def test_elements_and_components():
@@ -196,18 +147,6 @@ def test_elements_and_components():
 
     assert [row.identity for row in rows] == [text.split("|")[0] for text in ids]
     assert [row.raw_id for row in rows] == ["59", "59", "56", "56", "61", "61", "7"]
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("JobID|State|ExitCode\n17|FAILED|zero\n", "'zero' no exit code"),
-    ],
-)
-def test_another_form_is_refused(text, complaint):
-    """What does not read like sacct's output is refused with the reason."""
-    with pytest.raises(SlurmParseError, match=complaint):
-        parse_sacct(text)
 
 
 def test_one_job_of_several():
@@ -285,25 +224,6 @@ def test_a_job_in_the_queue_is_not_waited_for(ask, queue, state):
     assert (ask("12", slurm).queued, slurm.asked) == (state, 1)
 
 
-SHOWN_ARRAY = """\
-JobId=1 ArrayJobId=1 ArrayTaskId=2 JobName=train
-   WorkDir=/home/alice/a
-   StdErr=/home/alice/a/train-1.2.err
-   StdIn=/dev/null
-   StdOut=/home/alice/a/train-1.2.log
-   Power=
-
-
-JobId=2 ArrayJobId=1 ArrayTaskId=1 JobName=train
-   WorkDir=/home/alice/a
-   StdErr=/home/alice/a/train-1.1.err
-   StdIn=/dev/null
-   StdOut=/home/alice/a/train-1.1.log
-   Power=
-
-"""
-
-
 def slurm(shown: str = "", **columns: str) -> Callable[[list[str]], subprocess.CompletedProcess[str]]:
     """Answer as scontrol, or else as sacct with the row of job 17 and that of its only step."""
     row = {"JobID": "17", "JobIDRaw": "17", "JobName": "train", "User": "alice", "NodeList": "node1"}
@@ -327,14 +247,6 @@ def slurm(shown: str = "", **columns: str) -> Callable[[list[str]], subprocess.C
 def head(*lines: str) -> Callable[[str], list[str]]:
     """Return a reader of one script."""
     return lambda path: ["#!/bin/bash", *lines] if path == "/home/alice/job.sh" else []
-
-
-def test_each_number_of_an_element():
-    """An element is known by its place in the array and by its own number."""
-    found = ask_outputs("1", slurm(SHOWN_ARRAY), head())
-    first, second = (OutputFiles(*(f"/home/alice/a/train-1.{n}.{end}" for end in ("log", "err"))) for n in (1, 2))
-
-    assert found == {"1": second, "1_2": second, "2": first, "1_1": first}
 
 
 SHOWN_PATTERN = """\

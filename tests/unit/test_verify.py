@@ -38,7 +38,17 @@ def end(rank: int, size: int = 2, **fields: object) -> str:
     return f"rank {rank}/{size} end " + " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-TWO = [start(0), start(1), "epoch 0: loss 0.5", end(0, steps=20), end(1, steps=20)]
+def started(first: dict[str, object], second: dict[str, object]) -> list[str]:
+    """Return what two ranks print whose start lines have these fields."""
+    return [start(0, **first), start(1, **second), end(0), end(1)]
+
+
+def ended(first: dict[str, object], second: dict[str, object]) -> list[str]:
+    """Return what two ranks print whose end lines have these fields."""
+    return [start(0), start(1), "epoch 0: loss 0.5", end(0, **first), end(1, **second)]
+
+
+TWO = ended({"steps": 20}, {"steps": 20})
 
 
 @dataclass
@@ -47,15 +57,11 @@ class Job:
 
     Args:
         folder: Where it was submitted.
-        rows: What sacct says.
-        queued: What squeue says of a job that sacct does not know.
-        problem: Why sacct does not answer.
+        rows: What sacct says; without a mark between columns, why it does not answer.
     """
 
     folder: Path
     rows: str = GOOD
-    queued: str = ""
-    problem: str = ""
 
     def log(self, lines: Sequence[str], name: str = "slurm-17.out") -> Job:
         """Write a log."""
@@ -68,8 +74,9 @@ class Job:
         """Verify it."""
 
         def ask(job: str) -> Accounting:
-            rows = () if self.problem else tuple(parse_sacct(f"{HEADER}\n{self.rows}"))
-            return Accounting(rows, queued=self.queued, problem=self.problem)
+            if "|" not in self.rows:
+                return Accounting((), problem=self.rows)
+            return Accounting(tuple(parse_sacct(f"{HEADER}\n{self.rows}")))
 
         return verify(target, folder=self.folder, ask=ask, **options)
 
@@ -102,7 +109,7 @@ GOOD_JOBS = {
     "two steps, one after the other": (GOOD + row("17.1", tasks=2), TWO + TWO),
     "torchrun started the ranks again": (GOOD, [start(0), start(1), *TWO]),
     "requeued": (row("17", state="REQUEUED|0:0") + row("17.0", tasks=2, state="FAILED|1:0") + GOOD, TWO[:2] + TWO),
-    "hosts with names of their own": (GOOD, [start(0, host="a"), start(1, host="b"), end(0), end(1)]),
+    "hosts with names of their own": (GOOD, started({"host": "a"}, {"host": "b"})),
 }
 
 
@@ -131,120 +138,60 @@ def test_a_job_of_the_scaling_study(job):
     assert report.checks[-1].evidence.endswith("and 5 more")
 
 
-# Broken jobs, by accounting
-
-
-@pytest.mark.parametrize(
-    ("rows", "lines", "words"),
-    [
-        (row("17", state="FAILED|1:0"), [], ["FAILED 1:0, 2 nodes (node[1-2])", "srunbook explain 17"]),
-        (row("17", state="FAILED|75:0"), TWO, ["submit it again, with the same --checkpoint-dir"]),
-        (row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "somebody ended it"]),
-    ],
-)
-def test_a_job_that_did_not_complete(job, rows, lines, words):
-    """Each state fails, with a hint that fits the exit status."""
-    job.rows = rows
-    report = job.log(lines).verify()
-
-    expect(report, FAILED, "job", *words)
-
-
-def test_a_step_that_failed_in_a_completed_job(job):
-    """A script that continues after a failed step does not hide it."""
-    job.rows = GOOD.replace("17.0|COMPLETED|0:0", "17.0|FAILED|1:0")
-
-    expect(job.log(TWO).verify(), FAILED, "steps", "17.0 is FAILED 1:0")
-
-
-@pytest.mark.parametrize(
-    ("rows", "queued", "problem", "words"),
-    [
-        ("", "", "", "sacct knows no job 17"),
-        ("", "", "this machine has no sacct", "this machine has no sacct"),
-        (row("17", state="NODE_FAIL|0:0") + row("17", state="RUNNING|0:0"), "", "", "attempt 2, before it NODE_FAIL"),
-    ],
-)
-def test_a_job_that_is_not_over_or_not_known(job, rows, queued, problem, words):
-    """What has not ended, or is not known, is not proven."""
-    job.rows, job.queued, job.problem = rows, queued, problem
-
-    expect(job.log(TWO).verify(), NOT_PROVEN, "job", words)
-
-
-# Broken jobs, by rank lines
+# Broken jobs
 
 ALONE = [start(0, 1, "node1"), start(0, 1, "node2"), end(0, 1), end(0, 1)]
 STANDALONE = [start(0, 2, "node1"), start(0, 2, "node2"), start(1, 2, "node1"), start(1, 2, "node2")]
 STANDALONE += [end(rank) for rank in (0, 0, 1, 1)]
+ON_ONE = started({}, {"host": "node1"})
+UNLIKE = ended({"params": "ab" * 6}, {"params": "cd" * 6})
+RUNS = row("17", state="RUNNING|0:0")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "name", "lines", "words"),
+    ("verdict", "name", "rows", "lines", "words"),
     [
-        (NOT_PROVEN, "rank lines", ["hello"], ["no rank printed a start line in"]),
-        (NOT_PROVEN, "rank lines", ["rank 2/2 start"], ["a world of 2 has no rank 2", "one call"]),
-        (NOT_PROVEN, "rank lines", [start(0, job=16), start(1, job=16)], ["only lines of job 16"]),
-        (FAILED, "world", ALONE, ["2 worlds of 1 rank", "--nnodes is missing or --standalone is given"]),
-        (FAILED, "world", STANDALONE, ["2 worlds of 2 ranks", "--standalone is given"]),
-        (FAILED, "world", [start(0), start(0, host="node2"), end(0), end(0)], ["not in the batch script"]),
-        (NOT_PROVEN, "world", [start(0), end(0)], ["1 of 2 ranks", "not rank 1", "--log FILE"]),
-        (NOT_PROVEN, "rank lines", [*TWO, end(1)], ["an end line without a start line: rank 1/2"]),
-        (
-            FAILED,
-            "hosts",
-            [start(0), start(1, host="node1"), end(0), end(1)],
-            ["2 ranks ran on node1; the job"],
-        ),
-        (FAILED, "backend", [start(0, backend="nccl"), start(1, backend="gloo"), end(0), end(1)], ["rank 1 used gloo"]),
-        (NOT_PROVEN, "backend", [start(0, backend="nccl"), start(1), end(0), end(1)], ["rank 1 does not say backend="]),
-        (NOT_PROVEN, "ends", TWO[:2], ["no rank printed an end line"]),
-        (FAILED, "ends", TWO[:4], ["rank 1 printed no end line; 1 of 2 did", "srunbook explain 17"]),
-        (FAILED, "ends", [*TWO[:3], end(0, loss="nan"), end(1, loss=0.5)], ["rank 0 ended with loss nan", "diverged"]),
-        (NOT_PROVEN, "ends", [*TWO[:2], end(0, steps=20), end(1, steps=19)], ["20, 19", "Join"]),
-        (
-            FAILED,
-            "parameters",
-            [*TWO[:2], end(0, params="ab" * 6), end(1, params="cd" * 6)],
-            ["rank 1 has cdcdcdcdcdcd", "DistributedDataParallel"],
-        ),
-    ],
-)
-def test_what_the_ranks_say(job, verdict, name, lines, words):
-    """What is wrong with the ranks of a COMPLETED job has failed; what they leave open is not proven."""
-    expect(job.log(lines).verify(), verdict, name, *words)
-
-
-def test_own_worlds_beside_another_step_of_as_many_tasks(job):
-    """If each of two worlds may be that of a step, nothing is proven."""
-    job.rows += row("17.1", tasks=2)
-
-    expect(job.log(STANDALONE).verify(), NOT_PROVEN, "world", "run one step after the other")
-
-
-ON_ONE = [start(0), start(1, host="node1"), end(0), end(1)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "lines", "verdict", "name", "words"),
-    [
-        (row("17") + row("17.batch", "node1", 1), ["trained"], NOT_PROVEN, "steps", "no step of srun"),
+        (FAILED, "job", row("17", state="FAILED|1:0"), [], ["FAILED 1:0, 2 nodes (node[1-2])", "srunbook explain 17"]),
+        (FAILED, "job", row("17", state="FAILED|75:0"), TWO, ["submit it again, with the same --checkpoint-dir"]),
+        (FAILED, "job", row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "somebody ended it"]),
+        (FAILED, "steps", GOOD.replace("17.0|COMPLETED|0:0", "17.0|FAILED|1:0"), TWO, ["17.0 is FAILED 1:0"]),
+        (NOT_PROVEN, "job", "", TWO, ["sacct knows no job 17"]),
+        (NOT_PROVEN, "job", "this machine has no sacct", TWO, ["this machine has no sacct"]),
+        (NOT_PROVEN, "job", f"{row('17', state='NODE_FAIL|0:0')}{RUNS}", TWO, ["attempt 2, before it NODE_FAIL"]),
+        (NOT_PROVEN, "rank lines", GOOD, ["hello"], ["no rank printed a start line in"]),
+        (NOT_PROVEN, "rank lines", GOOD, ["rank 2/2 start"], ["a world of 2 has no rank 2", "one call"]),
+        (NOT_PROVEN, "rank lines", GOOD, [start(0, job=16), start(1, job=16)], ["only lines of job 16"]),
+        (FAILED, "world", GOOD, ALONE, ["2 worlds of 1 rank", "--nnodes is missing or --standalone is given"]),
+        (FAILED, "world", GOOD, STANDALONE, ["2 worlds of 2 ranks", "--standalone is given"]),
+        (FAILED, "world", GOOD, [start(0), start(0, host="node2"), end(0), end(0)], ["not in the batch script"]),
+        (NOT_PROVEN, "world", GOOD, [start(0), end(0)], ["1 of 2 ranks", "not rank 1", "--log FILE"]),
+        (NOT_PROVEN, "rank lines", GOOD, [*TWO, end(1)], ["an end line without a start line: rank 1/2"]),
+        (FAILED, "hosts", GOOD, ON_ONE, ["2 ranks ran on node1; the job"]),
+        (FAILED, "backend", GOOD, started({"backend": "nccl"}, {"backend": "gloo"}), ["rank 1 used gloo"]),
+        (NOT_PROVEN, "backend", GOOD, started({"backend": "nccl"}, {}), ["rank 1 does not say backend="]),
+        (NOT_PROVEN, "ends", GOOD, TWO[:2], ["no rank printed an end line"]),
+        (FAILED, "ends", GOOD, TWO[:4], ["rank 1 printed no end line; 1 of 2 did", "srunbook explain 17"]),
+        (FAILED, "ends", GOOD, ended({"loss": "nan"}, {"loss": 0.5}), ["rank 0 ended with loss nan", "diverged"]),
+        (NOT_PROVEN, "ends", GOOD, ended({"steps": 20}, {"steps": 19}), ["20, 19", "Join"]),
+        (FAILED, "parameters", GOOD, UNLIKE, ["rank 1 has cdcdcdcdcdcd", "DistributedDataParallel"]),
+        (NOT_PROVEN, "world", GOOD + row("17.1", tasks=2), STANDALONE, ["run one step after the other"]),
+        (NOT_PROVEN, "steps", row("17") + row("17.batch", "node1", 1), ["trained"], ["no step of srun"]),
         # torchrun --standalone in the script, after a step of four tasks
-        (row("17", "node1") + row("17.0", "node1", 4), ON_ONE, NOT_PROVEN, "world", "start them with srun"),
-        (GOOD + row("17.1", tasks=4), TWO, NOT_PROVEN, "world", "17.1 has 4 tasks and printed no rank lines"),
-        (GOOD, [start(0, host="a"), start(1, host="a"), end(0), end(1)], NOT_PROVEN, "hosts", "host=$SLURMD_NODENAME"),
+        (NOT_PROVEN, "world", row("17", "node1") + row("17.0", "node1", 4), ON_ONE, ["start them with srun"]),
+        (NOT_PROVEN, "world", GOOD + row("17.1", tasks=4), TWO, ["17.1 has 4 tasks and printed no rank lines"]),
+        (NOT_PROVEN, "hosts", GOOD, started({"host": "a"}, {"host": "a"}), ["host=$SLURMD_NODENAME"]),
     ],
 )
-def test_what_slurm_did_not_start(job, rows, lines, verdict, name, words):
-    """Steps and ranks are matched by the number of tasks; nothing is guessed."""
+def test_a_bad_job(job, verdict, name, rows, lines, words):
+    """What is wrong with a job or its ranks has failed, with a hint that fits; what they leave open is not proven."""
     job.rows = rows
 
-    expect(job.log(lines).verify(), verdict, name, words)
+    expect(job.log(lines).verify(), verdict, name, *words)
 
 
 def test_the_backend_that_was_asked_for(job):
     """`backend` is the one that all ranks should have used."""
-    job.log([start(0, backend="gloo"), start(1, backend="gloo"), end(0), end(1)])
+    job.log(started({"backend": "gloo"}, {"backend": "gloo"}))
 
     assert job.verify(backend="gloo").verdict is job.verify().verdict is PASSED
     expect(job.verify(backend="nccl"), FAILED, "backend", "rank 1 used gloo; expected nccl")
@@ -252,22 +199,6 @@ def test_the_backend_that_was_asked_for(job):
 
 
 # Arrays and heterogeneous jobs
-
-
-def test_an_array(job):
-    """Each element has a verdict of its own, and the worst one is that of the array."""
-    job.rows = "".join(
-        row(f"56_{n}", raw=r) + row(f"56_{n}.0", tasks=2, raw=f"{r}.0") for n, r in ((1, "57"), (2, "56"))
-    )
-    job.log([line + " job=57" if "start" in line else line for line in TWO], "slurm-56_1.out")
-    job.log([line + " job=56" if "start" in line else line for line in TWO], "slurm-56_2.out")
-    good = job.verify("56")
-    job.rows = job.rows.replace("56_2|56|COMPLETED|0:0", "56_2|56|FAILED|1:0")
-    bad = job.verify("56")
-
-    assert good.verdict is PASSED, good.text()
-    assert [(check.name, check.verdict) for check in bad.checks] == [("56_1", PASSED), ("56_2", FAILED)]
-    assert bad.checks[1].evidence.startswith("job: FAILED 1:0")
 
 
 @pytest.mark.parametrize("target", ["56_1", "57"])
@@ -322,30 +253,20 @@ def test_no_log(job):
         ("epoch,loss\n1,0.5\n2,0.4\n4,0.1\n", "epoch 3 is missing"),
         ("epoch,loss\n1,0.5\n2,0.4\n", "the last epoch is 2; 3 epochs were asked for"),
         ("epoch,loss\n1,0.5\n2\n", "line 3 has 1 cells and the header 2"),
+        ("epoch,loss,gpu\n1,0.5,\n2,0.4,\n3,0.3,", ""),
+        ("epoch,step,loss,val\n0,10,0.5,\n0,20,,0.6\n1,30,0.4,\n2,40,,0.5\n", ""),  # Lightning's CSVLogger
+        ('epoch,"loss, train"\n1,0.5\n2,0.4\n3,0.3\n', ""),
     ],
 )
-def test_bad_metrics(job, text, words):
-    """A table that is empty, torn or incomplete, or holds NaN, has failed."""
-    job.log([start(0, epochs=3), start(1, epochs=3), end(0), end(1)])
-    job.log(text.splitlines(), "results/ddp_cpu_17/metrics.csv")
+def test_metrics(job, text, words):
+    """A table that is empty, torn or incomplete, or holds NaN, has failed; its header says which columns there are."""
+    job.log(started({"epochs": 3}, {"epochs": 3}))
+    report = job.log(text.splitlines(), "results/ddp_cpu_17/metrics.csv").verify()
 
-    expect(job.verify(), FAILED, "metrics.csv", words)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "epoch,loss,gpu\n1,0.5,\n2,0.4,\n3,0.3,",
-        "epoch,step,loss,val\n0,10,0.5,\n0,20,,0.6\n1,30,0.4,\n2,40,,0.5\n",  # Lightning's CSVLogger
-        'epoch,"loss, train"\n1,0.5\n2,0.4\n3,0.3\n',
-    ],
-)
-def test_good_metrics(job, text):
-    """The header of the table says which columns there are."""
-    job.log([start(0, epochs=3), start(1, epochs=3), end(0), end(1)])
-    job.log([text.rstrip("\n")], "results/mine_17/metrics.csv")
-
-    assert job.verify().verdict is PASSED, job.verify().text()
+    if words:
+        expect(report, FAILED, "metrics.csv", words)
+    else:
+        assert report.verdict is PASSED, report.text()
 
 
 def test_required_files(job):
@@ -357,19 +278,13 @@ def test_required_files(job):
 
 
 def test_a_folder_of_results(job):
-    """A folder leads to its job by its name, and to the logs of its ranks."""
+    """A folder leads to its job by its name, and to the logs of its ranks; without a job there is no accounting."""
     for rank in (0, 1):
         job.log([start(rank, job=17), end(rank)], f"results/ddp_cpu_17/rank_{rank}.log")
     report = job.verify("results/ddp_cpu_17")
 
     assert (report.job, report.verdict) == ("17", PASSED), report.text()
-
-
-def test_a_folder_without_a_number(job):
-    """A folder that names no job is judged without accounting."""
-    job.log(TWO, "mine/rank_0.log")
-
-    expect(job.verify("mine"), NOT_PROVEN, "job", "does not end with a job id")
+    expect(job.log(TWO, "mine/rank_0.log").verify("mine"), NOT_PROVEN, "job", "does not end with a job id")
 
 
 @pytest.mark.parametrize("target", ["nowhere", "017", "56_"])
@@ -383,19 +298,14 @@ def test_neither_job_nor_folder(job, target):
 
 
 def test_files_that_are_no_text(job):
-    """Bytes that are no text, pipes, folders and devices in the place of logs and tables end in a verdict."""
+    """Bytes that are no text, and pipes in the place of logs and tables, end in a verdict."""
     results = job.folder / "results" / "a_17"
     results.mkdir(parents=True)
-    os.mkfifo(results / "rank_0.log")
-    os.mkfifo(job.folder / "17.out")
-    os.mkfifo(results / "metrics.csv")
+    for path in (results / "rank_0.log", results / "metrics.csv", job.folder / "17.out"):
+        os.mkfifo(path)
     pipes = job.verify()
-    (results / "rank_0.log").unlink()
-    (results / "rank_0.log").symlink_to("/dev/zero")
-    device = job.verify()
     (job.folder / "17.log").write_bytes(b"\xff\xfe\0rank \xff\n" + "\n".join(TWO).encode())
     (results / "rank_0.log").unlink()
 
     assert "not a regular file" in pipes.text()
-    assert "not a regular file" in device.text()
     assert job.verify().verdict is PASSED, job.verify().text()

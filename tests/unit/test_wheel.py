@@ -89,23 +89,11 @@ def test_simulate(core):
 
 
 def test_generate(core):
-    """`srunbook generate` writes a script for each site, so the template and the sites are in the wheel."""
-    for site in ("generic", "raven"):
-        done = core.run("srunbook", "generate", "--profile", "small", "--cluster", site, "--script", "train.py")
+    """`srunbook generate` writes a script for a site, so the template and the sites are in the wheel."""
+    done = core.run("srunbook", "generate", "--profile", "small", "--cluster", "raven", "--script", "train.py")
 
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("#!/bin/bash\n#")
-
-
-def test_verify(core):
-    """`srunbook verify` judges a folder of results without sacct: of two ranks, one that did not end has failed."""
-    results = core.here / "results" / "run_17"
-    results.mkdir(parents=True)
-    (results / "rank_0.log").write_text("rank 0/2 start\nrank 0/2 end\nrank 1/2 start\n")
-    done = core.run("srunbook", "verify", "results/run_17")
-
-    assert done.returncode == 1, done.stderr
-    assert "rank 1 printed no end line" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("#!/bin/bash\n#")
 
 
 def test_rooms_without_an_extra(core):
