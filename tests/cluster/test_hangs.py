@@ -38,6 +38,7 @@ MASKS = (
     Mask(r"\b(Process|Thread) (0x)?[0-9A-Fa-f]+", r"\1 <id>", "the system numbers processes"),
     Mask(r"^[013]: ", "<waits>: ", "which rank is first is chance"),
     Mask(r"loss [\d.]+", "loss <n>", "processors round in different ways"),
+    Mask(r"\.sh \d+$", ".sh <id>", "Slurm numbers jobs as they come"),
 )
 
 
