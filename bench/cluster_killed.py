@@ -97,7 +97,7 @@ def end(name: str, kill: Kill, options: list[str]) -> Outcome:
         status = process.wait()
     during = traces(name)
     at_once = {kind: len(during[kind] - before[kind]) for kind in before}
-    state = cluster.read_state(name) if during["records"] else None
+    state = cluster.read_state(name)
     try:
         if kill.then == "up":
             _run("up", name, options)

@@ -135,8 +135,9 @@ def generations(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on every chosen generation, one after the other."""
-    if "slurm" in metafunc.fixturenames and "script" not in metafunc.fixturenames:
+    """Run a test on every chosen generation, one after the other, unless it chooses itself."""
+    chosen = any("generation" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "generation" in metafunc.fixturenames and "script" not in metafunc.fixturenames and not chosen:
         metafunc.parametrize("generation", generations(metafunc.config), scope="session")
 
 

@@ -12,22 +12,7 @@ from functools import partial
 import pytest
 from support.proof import check_entry
 
-from srunbook import cluster
 from srunbook.cluster import State
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of clusters of their own on every chosen generation; those of the common one do so already."""
-    names = set(metafunc.fixturenames)
-    marked = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
-    if "generation" in names - marked and not {"slurm", "script"} & names:
-        chosen = metafunc.config.getoption("--slurm")
-        metafunc.parametrize("generation", list(cluster.GENERATIONS) if chosen == "all" else [chosen], scope="module")
-
-
-def _names(given: str | tuple[str, ...]) -> list[str]:
-    """Return the names that a parametrization gives values."""
-    return [name.strip() for name in given.split(",")] if isinstance(given, str) else [*given]
 
 
 @pytest.fixture

@@ -35,16 +35,6 @@ def test_each_node_is_a_machine_of_its_own(slurm, as_user, monkeypatch):
     assert [line.split()[0] for line in routes] == ["10.77.0.0/16"]
 
 
-def test_each_user_is_alone(slurm, as_user):
-    """A job runs as the user who submitted it, and what it wrote no other user can read."""
-    as_user("srun", "bash", "-c", "id -un > ~/private.txt")
-    path = f"/home/{cluster.USER}/private.txt"
-    other = cluster.capture(slurm, ["srun", "cat", path], user=cluster.SECOND_USER)
-
-    assert as_user("cat", path) == f"{cluster.USER}\n"
-    assert (other.returncode != 0, "Permission denied" in other.stderr) == (True, True)
-
-
 def test_a_failed_job_is_accounted_as_failed(slurm, tmp_path):
     """A job and its steps have rows with their states; `a|b` is one name, and `submit` ends with the job's status."""
     script = tmp_path / "bar.sbatch"
@@ -95,33 +85,14 @@ def test_signals_reach_only_the_task(slurm, as_user, until, tmp_path):
     assert "child got it" not in ended.output
 
 
-def test_jobs_find_what_the_guides_need(slurm, as_user):
-    """On a node there are the frameworks, the modules of the guides, and the checkout, which cannot be changed."""
-    code = "import srunbook; from importlib.metadata import version; print(version('jax'), version('torch'))"
-    shell = f'module load python dl jax/23.10-sif; echo $JAX_IMAGE; ls -d /opt/srunbook/slurm; python -c "{code}"'
-    image, checkout, versions = as_user("srun", "bash", "-lc", shell).splitlines()
+def test_jobs_find_the_modules_of_the_guides(slurm, as_user):
+    """A node has the modules and the checkout, which nobody can change."""
+    shell = "module load python dl jax/23.10-sif; echo $JAX_IMAGE; python -c 'import srunbook, jax, torch'"
+    image = as_user("srun", "bash", "-lc", shell)
     written = cluster.capture(slurm, ["touch", "/opt/srunbook/x"], user=None, machine="node1")
 
-    assert (image, checkout) == ("/opt/images/jax.sif", "/opt/srunbook/slurm")
-    assert [version.split("+")[0] for version in versions.split()] == ["0.10.2", "2.13.0"]
+    assert image == "/opt/images/jax.sif\n"
     assert "Read-only file system" in written.stderr
-
-
-def test_the_task_prolog_shares_out_the_node(as_user):
-    """Each task has a CPU device of JAX for each of its GPUs; a value that the job has set stays."""
-    show = "echo $JAX_NUM_CPU_DEVICES $OMP_WAIT_POLICY"
-    unequal = as_user("srun", "-N2", "-n3", "--gpus-per-node=4", "bash", "-c", show).splitlines()
-    own = as_user("bash", "-c", f"JAX_NUM_CPU_DEVICES=7 OMP_WAIT_POLICY=active srun bash -c '{show}'")
-
-    assert sorted(unequal) == ["2 passive", "2 passive", "4 passive"]
-    assert own == "7 active\n"
-
-
-def test_gpus_are_scheduled_as_on_a_site(as_user):
-    """GPUs are asked for by number, by type and by feature, and counted out."""
-    options = ["--gres=gpu:a100:2", "--constraint=a100"]
-
-    assert as_user("srun", *options, "bash", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE").strip() == "0,1 2"
 
 
 def test_other_settings_need_another_cluster(slurm):

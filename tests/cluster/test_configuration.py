@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +19,9 @@ COMPLETE = ROOT / "examples" / "clusters" / "complete.yaml"
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a second Python environment, with a module that no other has."""
+    """Make a second Python environment."""
     folder = tmp_path_factory.mktemp("environment", numbered=True) / "second"
     venv.create(folder, symlinks=True)
-    library = next(folder.glob("lib/python*/site-packages"))
-    (library / "only_here.py").write_text("print('second environment')\n", encoding="utf-8")
     for place in (folder, *list(folder.parents)[:3]):
         place.chmod(0o755)
     return folder
@@ -116,12 +113,11 @@ def test_what_is_installed_later_is_on_all_nodes(said: Callable[..., str], envir
     assert after.splitlines().count("installed later") == 3
 
 
-def test_jobs_find_modules_and_mounts(said: Callable[..., str], environment: Path) -> None:
-    """A module, a folder of the host and a second Python environment are there on every node."""
-    shell = f"module load cuda/12.4; echo $CUDA_HOME; ls /shared; {environment}/bin/python -c 'import only_here'"
-    words = said("srun", "-N3", "bash", "-lc", shell)
+def test_jobs_find_modules_and_mounts(said: Callable[..., str]) -> None:
+    """A module and a folder of the host are there on every node."""
+    words = said("srun", "-N3", "bash", "-lc", "module load cuda/12.4; echo $CUDA_HOME; ls /shared")
 
-    assert [words.count(word) for word in ("/usr/local/cuda-12.4", "complete.yaml", "second environment")] == [3] * 3
+    assert [words.count(word) for word in ("/usr/local/cuda-12.4", "complete.yaml")] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +148,6 @@ OWN = {
     "cgroup.conf": "AllowedRAMSpace=90\n",
 }
 
-LOW = """\
-#!/bin/bash
-#SBATCH --qos=low --exclusive --signal=B:USR1@60 --time=02:00:00 --output=low.log --open-mode=append
-trap 'echo got USR1 at $SECONDS; sync' USR1
-touch ready
-while true; do sleep 0.1 & wait $!; done
-"""
-
 
 @pytest.fixture(scope="module")
 def preempting(pytestconfig: pytest.Config, generation: str) -> Iterator[State]:
@@ -170,30 +158,14 @@ def preempting(pytestconfig: pytest.Config, generation: str) -> Iterator[State]:
     cluster.down(name)
 
 
-@pytest.mark.full  # a requeued job waits; test_faults.py preempts by partition
-def test_a_qos_preempts_another(preempting: State, tmp_path: Path, until: Callable[..., object]) -> None:
-    """A job of the lower QOS gets the signal that it asked for, has its grace time, and is queued again."""
-    script = tmp_path / "low.sbatch"
-    script.write_text(LOW, encoding="utf-8")
-    folder = cluster.stage(preempting, script)
-    there = preempting.folder / folder.lstrip("/")
-    low = cluster.capture(preempting, ["sbatch", "--parsable", "low.sbatch"], folder=folder).stdout.strip()
-    until((there / "ready").exists)
-    wrap = ["sbatch", "--parsable", "--qos=high", "--exclusive", "--output=/dev/null", "--wrap=true"]
-    high = cluster.capture(preempting, wrap).stdout.strip()
-    until(lambda: "got USR1" in (there / "low.log").read_text())
-
-    assert cluster.await_job(preempting, high).state == "COMPLETED"
-    shown = ["scontrol", "show", "job", low]
-    until(lambda: re.search(r"Restarts=[12]\b", cluster.capture(preempting, shown).stdout))  # 24.11 counts two
-    cluster.capture(preempting, ["scancel", low])
-
-
 def test_own_lines_hold(preempting: State) -> None:
-    """A resource of gres.conf is there to be asked for, up to its number; a setting of cgroup.conf is in force."""
+    """A QOS preempts another, a resource of gres.conf is there up to its number, cgroup.conf is in force."""
+    form = ["format=name,preempt,preemptmode,gracetime"]
+    qos = cluster.capture(preempting, ["sacctmgr", "-nP", "show", "qos", "low,high", *form]).stdout.split()
     few = cluster.capture(preempting, ["srun", "--gres=tmpdisk:60", "hostname"])
     many = cluster.capture(preempting, ["srun", "--gres=tmpdisk:101", "hostname"])
 
+    assert qos == ["high|low|cluster|00:00:00", "low||requeue|00:00:03"]
     assert few.stdout == "node1\n", few.stderr
     assert "Requested node configuration is not available" in many.stderr
     if preempting.plugins["cgroup"] != "disabled":
@@ -205,15 +177,11 @@ def test_packages_are_on_every_machine(pytestconfig: pytest.Config, generation: 
     """A root with more packages is made once, and a job on a node finds the program and its own Python."""
     name = cluster_name(pytestconfig, "packages", generation)
     cluster.down(name)
-    wanted = {"name": name, "slurm": generation, "nodes": 2, "packages": ["git", "python3"]}
-    state = boot(Specification(**wanted))
+    state = boot(Specification(name=name, slurm=generation, nodes=2, packages=["git", "python3"]))
     try:
-        shell = "git --version && git init --quiet there && git -C there status --short && python3 --version"
-        done = cluster.capture(state, ["srun", "-N2", "--chdir=/tmp", "sh", "-c", shell])
+        done = cluster.capture(state, ["srun", "-N2", "sh", "-c", "git --version && python3 --version"])
         assert done.stdout.count("git version") == 2, done.stderr
         assert done.stdout.count("Python 3") == 2
         assert "git" in state.root["versions"]
-        with pytest.raises(ClusterError, match="is up with other settings"):
-            cluster.up(Specification(**{**wanted, "packages": []}))
     finally:
         cluster.down(name)

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from support.published import stage, submit
+from support.published import submit
 
 from recordings import read_recording, recording_path
-from srunbook.cluster import State, capture
+from srunbook.cluster import State
 from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,24 +63,6 @@ def test_program_runs_by_its_script(
     assert losses(job.output.splitlines()) == pytest.approx(
         losses(list(read_recording(recording_path(ONE)).output)), rel=tolerance
     )
-
-
-@pytest.mark.full
-def test_saved_training_continues_on_fewer_nodes(slurm: State) -> None:
-    """The script starts the program that saves; a second job of half as many nodes resumes where the first was."""
-    script = SCRIPTS / "fsdp.sbatch"
-    folder = stage(slurm, script)
-    whole = submit(slurm, script, ["resume.py"], folder=folder)
-    kept = capture(slurm, ["rm", "-r", "checkpoints/resume-fsdp/000040"], folder=folder)
-    rest = submit(slurm, script, ["resume.py"], folder=folder, options=["--nodes=2"])
-    expected = losses(list(read_recording(recording_path(ONE)).output))
-
-    assert (whole.state, kept.returncode, rest.state) == ("COMPLETED", 0, "COMPLETED"), whole.output + rest.output
-    assert whole.output.count("/8 start") == 8
-    assert rest.output.count("/4 start") == 4
-    assert rest.output.count("resumed after step 30") == 1
-    assert losses(whole.output.splitlines()) == pytest.approx(expected, rel=MIXED)
-    assert losses(rest.output.splitlines()) == pytest.approx(expected[-1:], rel=MIXED)
 
 
 def placed(page: str) -> tuple[list[str], list[str]]:

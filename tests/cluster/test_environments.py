@@ -17,28 +17,20 @@ RECORDED = ROOT / "src" / "srunbook" / "simulate" / "recorded"
 TABLE = ROOT / "docs" / "reference" / "generations.csv"
 
 LAYOUTS = (
-    {"nodes": 2, "ntasks_per_node": 2},
-    {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 2},
-    {"nodes": 3, "ntasks_per_node": "4(x2),3"},
-    {"nodes": 2, "ntasks_per_node": 2, "gpus_per_node": 4},
+    ({"nodes": 2, "ntasks_per_node": 2}, ["--nodes=2", "--ntasks-per-node=2"]),
+    (
+        {"nodes": 2, "ntasks_per_node": 2, "cpus_per_task": 2},
+        ["--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=2"],
+    ),
+    ({"nodes": 3, "ntasks_per_node": "4(x2),3"}, ["--nodes=3", "--ntasks=11", "--ntasks-per-node=4"]),
+    (
+        {"nodes": 2, "ntasks_per_node": 2, "gpus_per_node": 4},
+        ["--nodes=2", "--ntasks-per-node=2", "--gpus-per-node=4"],
+    ),
 )
-"""Layouts whose step environments are recorded, in the words of `srunbook simulate`."""
+"""Layouts whose step environments are recorded, in the words of `srunbook simulate` and of sbatch."""
 
 KEPT = re.compile(r"(SLURM|SLURMD|CUDA|ROCR|GPU|ZE)_\w+|JAX_NUM_CPU_DEVICES")
-
-
-def options(layout: dict[str, int | str]) -> list[str]:
-    """Return a layout in the words of sbatch."""
-    found = [f"--nodes={layout['nodes']}"]
-    if isinstance(layout["ntasks_per_node"], int):
-        found.append(f"--ntasks-per-node={layout['ntasks_per_node']}")
-    else:
-        found += ["--ntasks=11", "--ntasks-per-node=4"]
-    if "cpus_per_task" in layout:
-        found.append(f"--cpus-per-task={layout['cpus_per_task']}")
-    if "gpus_per_node" in layout:
-        found.append(f"--gpus-per-node={layout['gpus_per_node']}")
-    return found
 
 
 PROBE = """\
@@ -53,41 +45,31 @@ def read(path: Path) -> dict[str, str]:
     return {name: value for name, _, value in sorted(pairs) if KEPT.fullmatch(name)}
 
 
-def run_probe(slurm, tmp_path, text: str, arguments: list[str]) -> tuple[cluster.FinishedJob, Path]:
-    script = tmp_path / "probe.sbatch"
-    script.write_text(text)
-    folder = cluster.stage(slurm, script)
-    job = cluster.submit(slurm, script, options=arguments, folder=folder)
-    return job, slurm.folder / folder.lstrip("/")
-
-
 def test_step_environments_are_those_recorded(slurm, until, tmp_path, request):
     """Srun gives every task of every layout the variables that are recorded for this generation."""
     generation = slurm.root["slurm"].rsplit(".", 1)[0]
     layouts = []
-    for layout in LAYOUTS:
+    script = tmp_path / "probe.sbatch"
+    script.write_text(PROBE)
+    for layout, options in LAYOUTS:
         until(lambda: set(cluster.node_states(slurm).values()) == {"idle"})  # or it runs elsewhere
-        job, folder = run_probe(slurm, tmp_path, PROBE, options(layout))
+        inside = cluster.stage(slurm, script)
+        job = cluster.submit(slurm, script, options=options, folder=inside)
         assert job.state == "COMPLETED", job.output
+        folder = slurm.folder / inside.lstrip("/")
         files = sorted(folder.glob("task-*.env"), key=lambda path: int(path.stem.partition("-")[2]))
-        layouts.append(
-            {
-                "layout": layout,
-                "sbatch": options(layout),
-                "batch": read(folder / "batch.env"),
-                "tasks": [read(path) for path in files],
-            }
-        )
+        tasks = [read(path) for path in files]
+        layouts.append({"layout": layout, "sbatch": options, "batch": read(folder / "batch.env"), "tasks": tasks})
     path = RECORDED / f"{generation}.json"
     if request.config.getoption("--record"):
         stamp = {"schema": 1, "slurm": slurm.root["slurm"], "date": datetime.now(UTC).date().isoformat()}
         write_whole(path, json.dumps({**stamp, "layouts": layouts}, indent=1) + "\n")
     recorded = json.loads(path.read_text(encoding="utf-8"))["layouts"]
 
-    for one, other in zip(recorded, layouts, strict=True):
-        assert one["sbatch"] == other["sbatch"]
-        assert [set(task) for task in one["tasks"]] == [set(task) for task in other["tasks"]]
-        pairs = zip(map(forms, one["tasks"]), map(forms, other["tasks"]), strict=True)
+    for before, after in zip(recorded, layouts, strict=True):
+        assert before["sbatch"] == after["sbatch"]
+        assert [set(task) for task in before["tasks"]] == [set(task) for task in after["tasks"]]
+        pairs = zip(map(forms, before["tasks"]), map(forms, after["tasks"]), strict=True)
         assert [(name, was[name], now[name]) for was, now in pairs for name in was if was[name] != now[name]] == []
 
 
@@ -109,25 +91,21 @@ def forms(task: dict[str, str]) -> dict[str, str]:
     return {name: re.sub(r"\d+", "0", value) if name in VARYING else value for name, value in task.items()}
 
 
-def only(text: str) -> str:
-    """One short cell."""
-    return text.strip() or "not set"
-
+ALLOCATED = """\
+until n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ]; do sleep 0.2; done
+echo $n
+"""
 
 QUESTIONS = (
     (
         "CPUs of a step (`srun --exact`) of 2 tasks in a job with `--cpus-per-task=2`, where srun repeats nothing",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
-        "srun --exact true\n"
-        'until n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ]; do sleep 0.2; done\n'
-        "echo $n\n",
+        f"srun --exact true\n{ALLOCATED}",
     ),
     (
         "The same, where srun is given `--cpus-per-task=$SLURM_CPUS_PER_TASK`",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
-        "srun --exact --cpus-per-task=$SLURM_CPUS_PER_TASK true\n"
-        'until n=$(sacct -nPj $SLURM_JOB_ID.0 -o AllocCPUS); [ -n "$n" ]; do sleep 0.2; done\n'
-        "echo $n\n",
+        f"srun --exact --cpus-per-task=$SLURM_CPUS_PER_TASK true\n{ALLOCATED}",
     ),
     (
         "SLURM_NTASKS in the batch shell of `--nodes=2 --ntasks-per-node=2`",
@@ -193,7 +171,7 @@ def test_differences_between_generations_are_those_recorded(slurm, tmp_path, req
         asked = cluster.capture(slurm, ["sbatch", *options, script.name], folder=cluster.stage(slurm, script))
         assert asked.returncode == 0, asked.stderr
         jobs[question] = asked.stdout.strip()
-    answers = {question: only(cluster.await_job(slurm, job).output) for question, job in jobs.items()}
+    answers = {question: cluster.await_job(slurm, job).output.strip() or "not set" for question, job in jobs.items()}
     text = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
     rows = {row["Question"]: row for row in csv.DictReader(io.StringIO(text))}
     if request.config.getoption("--record"):

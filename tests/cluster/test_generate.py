@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.generated_jobs import Capacity, generated
-from support.proof import job_run, shortcomings
-from support.published import boot, cluster_name
+from support.proof import job_run
+from support.published import boot, cluster_name, verify
 
 from srunbook import cluster, generate, sites
 from srunbook.cluster import Specification, State, read_specification
@@ -104,19 +103,6 @@ def test_slurm_takes_a_sample(site: State, tmp_path: Path) -> None:
     assert refused == ""
 
 
-def test_slurm_takes_the_limits(site: State, tmp_path: Path) -> None:
-    """Slurm takes the largest values of fields for which a cluster needs nothing, and no signal a second earlier."""
-    size = {"script": "train.py", "nodes": THERE.nodes, "cpus_per_node": THERE.cpus, "processes_per_node": THERE.cpus}
-    text = rendered(**size, time_limit="999-23:59:59", signal="USR1@65535", name="x" * 64, output=f"{'x' * 126}%j")
-    (tmp_path / "0.sbatch").write_text(text, encoding="utf-8")
-    (tmp_path / "1.sbatch").write_text(text.replace("@65535", "@65536"), encoding="utf-8")
-
-    assert refused_by_slurm(site, tmp_path).splitlines()[:2] == [
-        "1.sbatch",
-        "sbatch: error: Invalid --signal specification",
-    ]
-
-
 def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
     """Slurm refuses a node too many, a partition and a feature that are not there, so the test above can fail."""
     size = {"script": "train.py", "nodes": 2, "cpus_per_node": 8}
@@ -125,19 +111,6 @@ def test_slurm_refuses_what_does_not_fit(slurm: State, tmp_path: Path) -> None:
     refused = refused_by_slurm(slurm, tmp_path)
 
     assert all(f"{number}.sbatch\n" in refused for number in range(3))
-
-
-def test_slurm_counts_memory_of_an_exclusive_node(site: State, tmp_path: Path) -> None:
-    """Where a job has a node to itself, Slurm counts memory for all its CPUs, and otherwise for those asked for."""
-    size = {"script": "train.py", "nodes": 1, "cpus_per_node": 8, "memory_per_cpu": "32G"}
-    for exclusive in (False, True):
-        text = rendered(**size, exclusive=exclusive)
-        (tmp_path / f"{exclusive}.sbatch").write_text(text, encoding="utf-8")
-
-    assert refused_by_slurm(site, tmp_path).splitlines() == [
-        "True.sbatch",
-        "allocation failure: Requested node configuration is not available",
-    ]
 
 
 def test_slurm_takes_profiles_and_examples(site: State, tmp_path: Path) -> None:
@@ -230,33 +203,16 @@ def test_script_is_piped_to_sbatch(slurm: State, tmp_path: Path) -> None:
     assert sorted(log.stdout.splitlines()) == ["0: hello", "1: hello"]
 
 
-@pytest.mark.parametrize(
-    ("framework", "program", "values"),
-    [
-        ("jax", "examples/jax_multinode/allreduce.py", {"devices_per_process": 2, "memory_per_cpu": "2G"}),
-        ("torchrun", "tests/support/torch_ranks.py", {"platform": "gpu", "gpus_per_node": "a100:1"}),
-    ],
-)
-def test_rendered_script_runs(
-    slurm: State, framework: str, program: str, values: dict[str, Any], tmp_path: Path
-) -> None:
-    """A rendered script completes on two nodes, and every rank has its lines."""
-    shutil.copy(ROOT / program, tmp_path)
-    script = tmp_path / f"{framework}.sbatch"
-    text = rendered(
-        framework=framework,
-        script=Path(program).name,
-        nodes=2,
-        cpus_per_node=4,
-        time_limit="00:05:00",
-        virtual_environment="~/jax-env" if framework == "jax" else "~/torch-env",
-        **values,
-    )
+def test_jax_starts_by_a_rendered_script(slurm: State, tmp_path: Path) -> None:
+    """By a rendered script JAX meets on two nodes, and `verify` hears of every rank."""
+    script = tmp_path / "jax.sbatch"
+    size = {"nodes": 2, "cpus_per_node": 4, "devices_per_process": 2, "memory_per_cpu": "2G", "time_limit": "00:05:00"}
+    text = rendered(framework="jax", script="allreduce.py", virtual_environment="~/jax-env", **size)
     script.write_text(text, encoding="utf-8")
-    job = cluster.submit(slurm, script)
+    folder = cluster.stage(slurm, script, extra=[ROOT / "examples" / "jax_multinode" / "allreduce.py"])
+    job = cluster.submit(slurm, script, folder=folder)
 
-    assert job.state == "COMPLETED", job.output
-    assert shortcomings(script, job) == []
+    assert verify(slurm, job.identity, folder).returncode == 0, job.output
 
 
 READY = sorted((ROOT / "examples" / "ready_scripts").glob("*.sbatch"))

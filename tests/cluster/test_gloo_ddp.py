@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.published import programs_of, stage, submit_all
 
+from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import State, faults
 
@@ -21,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "slurm" / "gloo_ddp" / "ddp_2node_cpu.sbatch"
 PROGRAMS = programs_of(SCRIPT)
 HELPERS = [ROOT / "scripts" / name for name in ("run_multinode.sh", "verify_multinode.sh")]
+MASKS = (
+    Mask(r"\b[0-9a-f]{12}\b", "<hash>", "sums over a network round in the order of arrival"),
+    Mask(r"\bnode(\[[\d,-]+\]|\d+)", "<nodes>", "Slurm takes whichever nodes are idle"),
+    Mask(r"\d[\d.:]*(e-?\d+)?", "<n>", "ids, sizes and times differ, and processors round in different ways"),
+)
 FAILURES = ROOT / "examples" / "failures"
 PAGE = ROOT / "docs" / "guides" / "gloo-ddp" / "full.md"
 
@@ -43,7 +49,7 @@ def console(slurm: State, folder: str, command: str) -> tuple[int, str]:
 # The helpers ---------------------------------------------------------------------------------------------------------
 
 
-def test_page_leads_to_a_verified_job(slurm: State, folder: str) -> None:
+def test_page_leads_to_a_verified_job(slurm: State, folder: str, entry: Any) -> None:
     """What the page says runs a job and waits for it, and proves that all is well, by its number and by its folder."""
     text = PAGE.read_text(encoding="utf-8").split("(gloo-ddp-helper)=")[1]
     commands = re.findall(r"^```console\n\$ (bash (?:run|verify)_multinode\.sh .*)\n```$", text, re.MULTILINE)
@@ -57,11 +63,14 @@ def test_page_leads_to_a_verified_job(slurm: State, folder: str) -> None:
     assert status == 0, said
     assert f"next:    bash verify_multinode.sh {job}" in said
     for command in (by_number, by_folder):
-        proven = console(slurm, folder, command.replace("17", job))
-        assert proven[0] == 0, proven[1]
+        proven, report = console(slurm, folder, command.replace("17", job))
+        assert proven == 0, report
+        if command == by_number:
+            entry(HELPERS[1], command.replace("17", job), report, ["."], masks=MASKS)
     summary = (results / "sacct_summary.txt").read_text().splitlines()
     assert summary[0] == "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList|Partition|End"
     assert summary[1].startswith(f"{job}|{job}|COMPLETED|0:0|2|")
+    assert "| parameters | passed | " in (results / "EXECUTION_SUMMARY.md").read_text()
     assert {path.name for path in results.iterdir()} >= {
         *("metrics.csv", "timings.csv", "sacct_summary.txt", "checkpoint_latest.pth", "EXECUTION_SUMMARY.md"),
         *("rank_0.log", "rank_1.log"),

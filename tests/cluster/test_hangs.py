@@ -140,19 +140,3 @@ def test_dumps_at_a_signal(job, until):
     cluster.capture(job.state, ["scancel", "--signal=USR1", job.number])
 
     until(lambda: len(job.dumps()) == 4)
-
-
-def test_sacct_shows_it_after_its_end(slurm, as_user):
-    """After scancel, sacct shows that the job was cancelled, and by whom."""
-    job = as_user("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep infinity").strip()
-    as_user("scancel", job)
-
-    assert cluster.await_job(slurm, job).rows[0]["State"] == "CANCELLED by 20001"
-
-
-def test_salloc_gives_a_shell_that_holds_nodes(as_user):
-    """Inside salloc, srun runs on the allocated nodes at once."""
-    names = as_user("salloc", "-N2", "srun", "hostname").split()
-
-    assert len(set(names)) == 2
-    assert set(names) <= {"node1", "node2", "node3", "node4"}

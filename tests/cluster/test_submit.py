@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from srunbook import cluster
@@ -25,14 +25,6 @@ COMPONENTS = """\
 #SBATCH hetjob
 #SBATCH --nodes=1
 srun --het-group=0,1 bash -c 'echo component $SLURM_PROCID; [ $SLURM_PROCID = 0 ]'
-"""
-
-RANK = """\
-#!/bin/bash
-#SBATCH --output=%x-%A.%a.log
-#SBATCH --array=1-2
-start="rank 0/1 start host=node job=$SLURM_JOB_ID"
-srun bash -c "echo '$start' | sed s/node/\\$SLURMD_NODENAME/; echo 'rank 0/1 end steps=1 params=abababababab'"
 """
 
 
@@ -78,6 +70,12 @@ def test_a_log_is_named_after_its_node(slurm, tmp_path):
     assert job.output == f"==> {name} <==\nhere\n"
 
 
+def test_a_script_that_slurm_refuses(slurm, tmp_path):
+    """The words of sbatch are passed on."""
+    with pytest.raises(cluster.ClusterError, match=r"sbatch refused array\.sbatch:\n.*error: "):
+        cluster.submit(slurm, write(tmp_path, "array.sbatch", ARRAY), options=["--nodes=5"])
+
+
 def test_the_name_of_a_folder_is_no_state(slurm, as_user):
     """What a user calls a folder or a job neither ends the wait nor prolongs it."""
     name = "x JobState=COMPLETED"
@@ -101,24 +99,3 @@ def test_configuration_files_and_folders_come_along(slurm, tmp_path):
 
     assert result.exit_code == 0, result.output
     assert result.stdout == 'rate: 0.1\n{"width": 8}\n/etc/shadow\n'
-
-
-def test_a_task_sees_the_cpus_that_it_asked_for(slurm, as_user):
-    """A forgotten --cpus-per-task shows: such a task has one CPU, whatever the machine has."""
-    machine = len(os.sched_getaffinity(0))
-    forgotten = as_user("srun", "-N2", "--ntasks-per-node=2", "nproc").split()
-    given = as_user("srun", "-n1", "--cpus-per-task=16", "nproc").split()
-
-    assert forgotten == ["1"] * 4
-    assert given == [str(min(16, machine))]
-
-
-def test_verify_finds_logs_of_any_name(slurm, tmp_path):
-    """Logs are found through what Slurm says of their names, those of an array and those of one element."""
-    folder = cluster.stage(slurm, write(tmp_path, "named.sbatch", RANK))
-    job = cluster.submit(slurm, tmp_path / "named.sbatch", folder=folder).identity
-    command = [f"/home/{cluster.USER}/torch-env/bin/srunbook", "verify"]
-    whole, one = (cluster.capture(slurm, [*command, target], folder=folder) for target in (job, f"{job}_1"))
-
-    assert whole.returncode == one.returncode == 0, whole.stdout + one.stdout
-    assert "1 rank in " in one.stdout

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.zip_reader import Line, ZipReader, lines, unpack
+from support.zip_reader import ZipReader, commands_of, unpack
 
 from srunbook import cluster
 from srunbook.cluster import State
@@ -28,21 +28,16 @@ LEFT_OUT = {
     r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
     r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
     r"--epochs 1000": "this would train for a day",
+    r"^scancel |^sstat ": "every job has ended by then; test_requeue.py and test_hangs.py look at one that runs",
 }
 """Commands that cannot run here, and why."""
 
 
-def reason(line: Line) -> str | None:
+def reason(command: str, note: str) -> str | None:
     """Say why a command is not typed here; None for one that is."""
-    if "which is not in this folder" in line.note:
+    if "which is not in this folder" in note:
         return "the reader's own file"
-    return next((why for pattern, why in LEFT_OUT.items() if re.search(pattern, line.text)), None)
-
-
-def first_job(commands: list[Line]) -> list[Line]:
-    """Return the commands up to the first that submits a job."""
-    place = next(place for place, line in enumerate(commands) if line.text.startswith("sbatch"))
-    return commands[: place + 1]
+    return next((why for pattern, why in LEFT_OUT.items() if re.search(pattern, command)), None)
 
 
 GUIDES = [
@@ -65,14 +60,14 @@ def test_readme(slurm: State, tmp_path, guide, short):
     cluster.capture(slurm, ["rm", "-rf", guide], user=USER)
     shutil.copytree(folder, slurm.folder / "home" / USER / guide)
     cluster.capture(slurm, ["chown", "--recursive", f"{USER}:", f"/home/{USER}/{guide}"], user=None)
-    commands = lines((folder / "README.md").read_text(encoding="utf-8"))
     reader = ZipReader(slurm, guide, ENVIRONMENT.get(guide, "torch-env"), USER)
-    for line in first_job(commands) if short else commands:
-        if why := reason(line):
-            print(f"left out, because {why}: {line.text}")
+    for command, note in commands_of((folder / "README.md").read_text(encoding="utf-8")):
+        if why := reason(command, note):
+            print(f"left out, because {why}: {command}")
         else:
-            reader.type(line)
-    reader.settle()
+            reader.type(command, note)
+        if short and reader.jobs:
+            break
 
     assert reader.jobs
     assert not reader.problems, "\n\n".join(reader.problems)
@@ -82,9 +77,8 @@ def test_a_failed_command_is_seen(slurm: State):
     """A command with another status than the README tells, and a job that fails, are problems."""
     reader = ZipReader(slurm, ".", "torch-env", USER)
 
-    for line in (Line("exit 3", ""), Line("false", "exit status 1."), Line("sbatch --wrap 'exit 4'", "")):
-        reader.type(line)
-    reader.settle()
+    for command, note in (("exit 3", ""), ("false", "exit status 1."), ("sbatch --wrap 'exit 4'", "")):
+        reader.type(command, note)
 
     assert len(reader.problems) == 2
     assert "exit 3: status 3, not 0" in reader.problems[0]

@@ -6,16 +6,14 @@ import random
 import string
 from collections.abc import Iterator
 
-LETTERS = string.ascii_letters + string.digits
 
-
-def word(draw: random.Random, length: int, letters: str = LETTERS) -> str:
+def word(draw: random.Random, length: int, letters: str = string.ascii_letters + string.digits) -> str:
     """Return a word of some length."""
     return "".join(draw.choices(letters, k=length))
 
 
-def secrets(draw: random.Random) -> list[tuple[str, list[str]]]:
-    """Return one of each kind of secret, with the places where it can stand."""
+def secret_lines(draw: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield a secret of each kind with every line that betrays it."""
     user, host = (
         word(draw, 7, string.ascii_lowercase),
         f"gpu{word(draw, 4, string.ascii_lowercase)}{draw.randint(1, 99)}",
@@ -23,7 +21,7 @@ def secrets(draw: random.Random) -> list[tuple[str, list[str]]]:
     octets = ".".join(str(draw.randint(1, 254)) for _ in range(4))
     hexes = ":".join(word(draw, 4, "0123456789abcdef") for _ in range(8))
     named = word(draw, 12)
-    return [
+    kinds = [
         (user, ["/home/{}/run/train.py", "~{}/x", "user={} uid=7", "uid=1000({}) gid=1"]),
         (user, ["/scratch/{}", "CANCELLED by {}"]),
         (host, ["host={} device=cpu", "srun: error: {}: task 0: Killed", "*** STEP 1.0 ON {} CANCELLED AT now ***"]),
@@ -46,10 +44,6 @@ def secrets(draw: random.Random) -> list[tuple[str, list[str]]]:
         (f"{user}@example.org", ["mail to {} failed", "<{}>"]),
         (f"proj{user}", ["/data/groups/{}/set/a.npz", "cd: /gpfs/{}: not found", "open('/lustre/{}/x.h5')"]),
     ]  # fmt: skip
-
-
-def secret_lines(draw: random.Random) -> Iterator[tuple[str, str]]:
-    """Yield each secret with a line that betrays it."""
-    for secret, places in secrets(draw):
+    for secret, places in kinds:
         for place in places:
             yield secret, f"[rank{draw.randint(0, 9)}]: {place.format(secret)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from srunbook.cli import _expected
 from srunbook.cluster import Bind, FinishedJob, Image, Provision, Specification, State
 from srunbook.cluster._provision import IMAGES
 from srunbook.cluster._roots import ensure_image, ensure_root
-from srunbook.slurm import ask_accounting, queue_states
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -123,6 +121,11 @@ def submit(
     return job
 
 
+def verify(state: State, job: str, folder: str) -> subprocess.CompletedProcess[str]:
+    """Run `srunbook verify` as the user, on the login node, in a folder of the cluster."""
+    return cluster.capture(state, [f"/home/{cluster.USER}/torch-env/bin/srunbook", "verify", job], folder=folder)
+
+
 @dataclass
 class Jobs:
     """Jobs that run beside each other, by name.
@@ -132,18 +135,16 @@ class Jobs:
         until: Polls.
         folder: Where they were submitted.
         numbers: Their numbers.
-        steps_end: Whether accounting hears of the end of each step: of one whose node died it does not.
     """
 
     state: State
     until: Callable[[Callable[[], object]], object]
     folder: str
     numbers: dict[str, str] = field(default_factory=dict)
-    steps_end: bool = True
 
-    def submit(self, name: str, options: str, command: str, *more: str, user: str = cluster.USER) -> None:
+    def submit(self, name: str, options: str, command: str, user: str = cluster.USER) -> None:
         """Submit the command of a job."""
-        argv = ["sbatch", "--parsable", *more, *options.split(), f"--wrap={command}"]
+        argv = ["sbatch", "--parsable", *options.split(), f"--wrap={command}"]
         folder = self.folder if user == cluster.USER else f"/home/{user}"
         done = cluster.capture(self.state, argv, folder=folder, user=user)
         assert done.returncode == 0, done.stderr
@@ -154,24 +155,15 @@ class Jobs:
         path = self.state.folder / self.folder.lstrip("/") / f"slurm-{self.numbers[name]}.out"
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
+    def verify(self, job: str) -> subprocess.CompletedProcess[str]:
+        """Run `srunbook verify` where they were submitted."""
+        return verify(self.state, job, self.folder)
+
     def run_out_of_time(self, name: str) -> None:
         """Let the time of a running job be over. Slurm refuses a time that has passed when it hears of it."""
         end = ["scontrol", "update", f"JobId={self.numbers[name]}", "EndTime=now"]
         self.until(lambda: cluster.capture(self.state, end, user=None).returncode == 0)
 
     def ended(self, name: str) -> str:
-        """Wait for the end of a job, by accounting, since Slurm itself soon forgets it; return its number."""
-        number = self.numbers[name]
-
-        def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-            return cluster.capture(self.state, command)
-
-        def over() -> bool:
-            queued = queue_states(number, run) or ()
-            parts = {part for part in queued if re.fullmatch(r"\d+(?:[_+]\d+)?", part)}  # whose rows may come later
-            found = ask_accounting(number, run)
-            rows = [row for row in found.last if self.steps_end or not row.step]
-            return bool(rows) and all(row.ended for row in rows) and parts <= found.parts.keys()
-
-        self.until(over)
-        return number
+        """Wait for the end of a job; return its number."""
+        return cluster.await_job(self.state, self.numbers[name]).identity

@@ -5,21 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from srunbook.cluster import names, read_state
+import psutil
+
 from srunbook.cluster._host import cache_folder
-from srunbook.cluster._state import start_time
 
 SUBREAPER = 36
 """Number of PR_SET_CHILD_SUBREAPER."""
-
-PORTS = {f"{port:04X}" for port in (3306, 6817, 6818, 6819)}
-"""Ports of MariaDB and of Slurm's daemons, as /proc/net/tcp writes them."""
-
-KINDS = ("net", "mnt", "uts", "pid", "ipc")
 
 
 @contextlib.contextmanager
@@ -28,13 +22,13 @@ def adopting_orphans() -> Iterator[None]:
 
     At the end those that are dead are waited for: else no cluster that one of them ran in could end.
     """
-    own = children()
+    before = children()
     _adopt(1)
     try:
         yield
     finally:
         _adopt(0)
-        reap(children() - own)
+        reap(children() - before)
 
 
 def _adopt(whether: int) -> None:
@@ -44,7 +38,7 @@ def _adopt(whether: int) -> None:
 
 def children() -> set[int]:
     """Return the process ids of all children of this process, those that have ended included."""
-    return {int(word) for task in Path("/proc/self/task").glob("*/children") for word in task.read_text().split()}
+    return {child.pid for child in psutil.Process().children()}
 
 
 def reap(strangers: set[int]) -> None:
@@ -53,76 +47,29 @@ def reap(strangers: set[int]) -> None:
     The first process of a namespace ends only when somebody has waited for all others in it.
     """
     for process in strangers:
-        if start_time(process) is None:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(process, os.WNOHANG)
-
-
-def descendants() -> set[int]:
-    """Return the process ids of all living descendants, those started by a thread included."""
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            try:
-                young = {int(word) for word in task.read_text(encoding="ascii").split()} - found
-            except OSError:  # it has ended meanwhile
-                continue
-            found |= young
-            waiting += young
-    return {process for process in found if start_time(process) is not None}
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process, os.WNOHANG)
 
 
 def processes() -> set[str]:
     """Return number and command line of every descendant that is alive."""
-    found = set()
-    for process in descendants():
-        try:
-            words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        found.add(f"{process} {words}")
-    return found
-
-
-def namespaces() -> set[str]:
-    """Return the namespaces of all descendants that are not those of this process."""
-    own = {f"{Path(f'/proc/self/ns/{kind}').readlink()}" for kind in KINDS}
-    found = set()
-    for process in descendants():
-        for kind in KINDS:
-            try:
-                found.add(f"{Path(f'/proc/{process}/ns/{kind}').readlink()}")
-            except OSError:
-                continue
-    return found - own
-
-
-def cgroups(prefix: str) -> set[str]:
-    """Return the cgroups of clusters, but for those on record as another test run's."""
-    there = {str(path) for path in Path("/sys/fs/cgroup").glob("*/srunbook-*")}
-    there |= {str(path) for path in Path("/sys/fs/cgroup").glob("srunbook-*")}
-    records = [read_state(name) for name in names() if not name.startswith(prefix)]
-    foreign = {str(Path(group).resolve()) for record in records if record for group in record.groups}
-    return {path for path in there if str(Path(path).resolve()) not in foreign}
+    lines = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile, or nobody has waited for it
+            lines.add(f"{process.pid} {' '.join(process.cmdline())}")
+    return lines
 
 
 def traces(prefix: str) -> dict[str, set[str]]:
-    """Return what clusters whose names begin so could leave on the host, by kind."""
-    sockets = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+    """Return what clusters whose names begin so could leave on the host, by kind.
+
+    Namespaces and sockets need a process that has them, or a mount; a record is in a folder.
+    """
+    hierarchies = Path("/sys/fs/cgroup")
     return {
         "processes": processes(),
-        "namespaces": namespaces(),
         "interfaces": {path.name for path in Path("/sys/class/net").iterdir()},
         "mounts": {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()},
-        "sockets": {line.split()[-1] for line in sockets if re.search("munge|mysqld|mariadb|slurm", line)},
-        "listening": {
-            line.split()[1]
-            for table in ("tcp", "tcp6")
-            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-            if line.split()[3] == "0A" and line.split()[1].rpartition(":")[2] in PORTS
-        },
-        "cgroups": cgroups(prefix),
-        "records": {name for name in names() if name.startswith(prefix)},
+        "cgroups": {str(path) for place in ("", "*/") for path in hierarchies.glob(f"{place}srunbook-{prefix}*")},
         "folders": {path.name for path in (cache_folder() / "clusters").glob(f"{prefix}*")},
     }

@@ -12,43 +12,8 @@ from pathlib import Path
 from srunbook import cluster
 from srunbook.cluster import State
 
-ENDLESS = 5
-"""Seconds after which somebody who watches a log has seen enough."""
-
-TRAINING = """
-log=$(scontrol show job {job} | sed -n 's/^ *StdOut=//p')
-for _ in {{1..600}}; do
-  grep -Eqs 'epoch|step' "$log" && break
-  [[ $(squeue --noheader --jobs={job} 2>/dev/null) ]] || break
-  sleep 0.5
-done
-"""
-"""Waits until a job trains, or is over: a signal before that would end it."""
-
 NUMBER = r"(?<![\d.])17(?!\d)"
 """The number of a job in the commands of the pages."""
-
-QUICK = ("squeue", "tail", "scancel", "sstat")
-"""Programs that look at a job or stop it: these do not wait for its end."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A command of a README.
-
-    Args:
-        text: The command.
-        note: What the README says below it.
-    """
-
-    text: str
-    note: str
-
-    @property
-    def status(self) -> int:
-        """The exit status that the README tells."""
-        found = re.search(r"exit status (\d+)", self.note)
-        return int(found[1]) if found else 0
 
 
 def unpack(path: Path, folder: Path) -> Path:
@@ -60,10 +25,9 @@ def unpack(path: Path, folder: Path) -> Path:
     return folder / path.stem
 
 
-def lines(readme: str) -> list[Line]:
-    """Read the commands of a README."""
-    found = re.findall(r"^```bash\n(.*?)\n```\n(?:\n(?!#|```)([^\n]+)\n)?", readme, re.MULTILINE | re.DOTALL)
-    return [Line(command, note) for command, note in found]
+def commands_of(readme: str) -> list[tuple[str, str]]:
+    """Return the commands of a README, each with what the README says below it."""
+    return re.findall(r"^```bash\n(.*?)\n```\n(?:\n(?!#|```)([^\n]+)\n)?", readme, re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -83,28 +47,23 @@ class ZipReader:
     user: str
     jobs: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    stopped: set[str] = field(default_factory=set)
-    awaited: set[str] = field(default_factory=set)
 
-    def type(self, line: Line) -> None:
-        """Type a command, and wait for the jobs before it where it starts something; note what goes wrong."""
-        program = line.text.split()[0]
-        if program not in QUICK:
-            self.settle()
-        text = self.with_number(line.text)
-        if program in QUICK and self.jobs:
-            self.run(TRAINING.format(job=self.jobs[-1]))
-        if program == "tail":
-            text = f"timeout {ENDLESS} {text} || [[ $? == 124 ]]"
-        if program == "scancel" and "--signal=USR1" not in text:
-            self.stopped |= {*self.jobs[-1:]}
+    def type(self, command: str, note: str) -> None:
+        """Type a command, wait for the end of the jobs that it submits, and note what differs from the README."""
+        text = self.with_number(command)
+        if text.startswith("tail -f"):
+            text = f"timeout 5 {text} || [[ $? == 124 ]]"
         if text.endswith("&"):
             text = f"{text.removesuffix('&')} >/dev/null 2>&1 &"
         done = self.run(text)
-        self.jobs += re.findall(r"^(?:Submitted batch job|job:) +(\d+)$", done.stdout, re.MULTILINE)
-        if done.returncode != line.status:
-            said = f"{done.stdout}{done.stderr}"
-            self.problems.append(f"{text}: status {done.returncode}, not {line.status}\n{said}")
+        status = re.search(r"exit status (\d+)", note)
+        if done.returncode != (expected := int(status[1]) if status else 0):
+            self.problems.append(f"{text}: status {done.returncode}, not {expected}\n{done.stdout}{done.stderr}")
+        for job in re.findall(r"^(?:Submitted batch job|job:) +(\d+)$", done.stdout, re.MULTILINE):
+            self.jobs.append(job)
+            ended = cluster.await_job(self.state, job, user=self.user)
+            if ended.state != "COMPLETED":
+                self.problems.append(f"job {job} ended as {ended.state}, not COMPLETED:\n{ended.output}")
 
     def with_number(self, text: str) -> str:
         """Put the number of a job into a command that means it: of the last one, or the last that left such a file."""
@@ -121,12 +80,3 @@ class ZipReader:
         """Run a text in a login shell of the user."""
         script = f'source "$HOME/{self.environment}/bin/activate" && cd "$HOME/{self.folder}" && {{ {text}\n}}'
         return cluster.capture(self.state, ["bash", "-lc", script], user=self.user)
-
-    def settle(self) -> None:
-        """Wait for the end of all jobs; note those that did not complete, with what they said."""
-        for job in [job for job in self.jobs if job not in self.awaited]:
-            self.awaited.add(job)
-            done = cluster.await_job(self.state, job, user=self.user)
-            wanted = ("COMPLETED", "CANCELLED") if job in self.stopped else ("COMPLETED",)
-            if done.state not in wanted:
-                self.problems.append(f"job {job} ended as {done.state}, not {wanted[0]}:\n{done.output}")

@@ -114,11 +114,7 @@ class Trial:
 
     def restarts(self) -> str:
         """Return how often it was requeued."""
-        return self._queued("RestartCnt")
-
-    def _queued(self, field: str) -> str:
-        """Return a field of squeue that no user writes."""
-        command = ["squeue", "--noheader", "--states=all", f"--jobs={self.identity}", f"--Format={field}"]
+        command = ["squeue", "--noheader", "--states=all", f"--jobs={self.identity}", "--Format=RestartCnt"]
         return cluster.capture(self.state, command).stdout.strip()
 
     def starts(self) -> int:
@@ -153,18 +149,15 @@ class Trial:
         assert result.returncode == 0, result.stderr
 
     def limit(self, seconds: int) -> None:
-        """Set the time limit to a full minute that is at least so many seconds away."""
-        parts = [int(part) for part in re.split("[-:]", self._queued("TimeUsed"))]  # days-hours:minutes:seconds
-        used = sum(part * unit for part, unit in zip(reversed(parts), (1, 60, 3600, 86400), strict=False))
-        self._set_limit(math.ceil((used + seconds) / 60))
+        """Let its time limit be so many seconds away."""
+        self._update(f"EndTime=now+{seconds}")
 
     def lift_limit(self) -> None:
         """Give a requeued job, which keeps its time limit, time to end on a slow machine."""
-        self._set_limit(AMPLE)
+        self._update(f"TimeLimit={AMPLE}")
 
-    def _set_limit(self, minutes: int) -> None:
-        command = ["scontrol", "update", f"JobId={self.identity}", f"TimeLimit={minutes}"]
-        result = cluster.capture(self.state, command)
+    def _update(self, setting: str) -> None:
+        result = cluster.capture(self.state, ["scontrol", "update", f"JobId={self.identity}", setting], user=None)
         assert result.returncode == 0, result.stderr
 
     def resumed(self) -> list[int]:
@@ -201,7 +194,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def submit(slurm, until) -> Submit:
+def sbatch(slurm, until) -> Submit:
+    """Submit a job in a folder of the cluster, with options of sbatch, the script, and what the script is given."""
+
+    def start(folder: str, *words: str, environ: Sequence[str] = ()) -> Trial:
+        result = cluster.capture(slurm, ["env", *environ, "sbatch", "--parsable", *words], folder=folder)
+        assert result.returncode == 0, result.stderr
+        return Trial(slurm, until, result.stdout.strip(), folder)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def submit(slurm, sbatch) -> Submit:
     """Submit a script of the guide with faults in it, one process on each node.
 
     The function takes the faults, the script (a name, or the path of a changed copy), the nodes (names or a number),
@@ -227,10 +232,7 @@ def submit(slurm, until) -> Submit:
         environ = [f"SRUNBOOK_FAULTS={faults}", f"PYTHONPATH={INJECTION}:{TESTS}"]
         environ += ["SRUNBOOK_BATCHES=1"] if batches else []
         save = [f"--save-every={SAVE_EVERY}"] if path.stem == "run_requeue" else []
-        command = ["env", *environ, "sbatch", "--parsable", *asked, path.name, *SETTINGS, *save, *arguments]
-        result = cluster.capture(slurm, command, folder=folder)
-        assert result.returncode == 0, result.stderr
-        return Trial(slurm, until, result.stdout.strip(), folder)
+        return sbatch(folder, *asked, path.name, *SETTINGS, *save, *arguments, environ=environ)
 
     return start
 

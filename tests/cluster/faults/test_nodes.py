@@ -33,29 +33,6 @@ def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
     assert trial.await_end().state != "COMPLETED"
 
 
-def test_a_dead_node_costs_one_restart(healed, submit, until):
-    """A job whose node dies is requeued once, goes on after its newest checkpoint on the node that is back, and ends.
-
-    Here an administrator says that the node is down; in the test below Slurm misses it.
-    """
-    fault = "hold:1:8:data"
-    trial = submit(fault, nodes=["node1", "node2"])
-    trial.await_fault(fault)
-    faults.kill_node(healed, "node2")
-    down = ["scontrol", "update", "NodeName=node2", "State=DOWN", "Reason=dead"]
-    said = cluster.capture(healed, down, user=None)
-    until(lambda: trial.is_back() or trial.has_ended())
-    faults.heal(healed)
-    job = trial.await_end()
-
-    assert said.returncode == 0, said.stderr
-    assert job.state == "COMPLETED", trial.file("err")
-    assert trial.restarts() == "1"
-    assert "NODE_FAIL" in trial.account()
-    assert trial.resumed() == [6]
-    assert trial.parameters()
-
-
 def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until, await_restarts, request):
     """Rows 5 and 6: a job whose node dies is requeued once and ends with the very parameters of an undisturbed run."""
     layouts = {"with the rendezvous, N=2": ("hold:0:8:data", ["node2", "node3"])}
