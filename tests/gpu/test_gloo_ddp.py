@@ -1,19 +1,13 @@
-"""The gloo guide on one real GPU: the same program with BACKEND=nccl, and how much faster it is than on a CPU.
-
-The last test writes its raw samples to build/gpu/gloo_gpu.json.
-"""
+"""The gloo guide on one real GPU: the same program with BACKEND=nccl."""
 
 from __future__ import annotations
 
 import csv
 import importlib.metadata
-import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from measurements import Configuration, Measurement, write_measurement
 
 from srunbook import simulate
 from srunbook.ranklog import RankStart, parse_rank_lines
@@ -21,8 +15,6 @@ from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "gloo_ddp" / "full" / "train_traffic.py"
-RESULT = ROOT / "build" / "gpu" / "gloo_gpu.json"
-REPEATS = 3
 VERSION = tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2])
 
 pytestmark = [
@@ -54,34 +46,3 @@ def test_nccl_trains_as_gloo_does(tmp_path: Path) -> None:
     start = next(line for line in parse_rank_lines(result.output.splitlines()) if isinstance(line, RankStart))
     assert (start.device, start.backend) == ("cuda:0", "nccl")
     assert column(tmp_path / "gpu", "val_mae")[-1] == pytest.approx(column(tmp_path / "cpu", "val_mae")[-1], rel=0.05)
-
-
-def test_throughput_beside_a_cpu(tmp_path: Path) -> None:
-    """Samples per second of both, in turn, are kept as they are: nothing passes or fails by them."""
-    rates: dict[str, list[float]] = {"nccl": [], "gloo": []}
-    for repeat in range(REPEATS):
-        for backend, samples in rates.items():
-            folder = tmp_path / f"{backend}-{repeat}"
-            result = train(folder, backend, "--epochs=2", "--batch-size=512", "--hidden=256")
-            assert result.returncode == 0, result.failure
-            samples.append(column(folder, "throughput_samples_per_sec")[-1])  # the first epoch warms up
-    devices = {"nccl": "one GPU", "gloo": "one CPU core"}
-    found = [
-        Configuration(devices[backend], {"backend": backend}, {"samples_per_s": samples})
-        for backend, samples in rates.items()
-    ]
-    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    write_measurement(
-        RESULT,
-        Measurement.taken_now(
-            "nox -s gpu -- tests/gpu/test_gloo_ddp.py",
-            found,
-            versions={"torch": importlib.metadata.version("torch")},
-            parameters={"batch": 512, "model": "TrafficNet, hidden 256", "repeats": REPEATS},
-            machine={"gpu": name.stdout.strip()},
-        ),
-    )
-
-    written = json.loads(RESULT.read_text(encoding="utf-8"))["configurations"]  # read_measurement needs pydantic
-    assert [len(part["samples"]["samples_per_s"]) for part in written] == [REPEATS] * 2
