@@ -138,7 +138,7 @@ def fill(app: Sphinx, doctree: nodes.document, page: str) -> None:
                 )
                 for shown, names in sorted(files.items())
             ]
-            place += disclosure("", nodes.bullet_list("", *items), summary=f"{part}: {len(items)} pages")
+            place += disclosure("", nodes.bullet_list("", *items), summary=part or "first page")
 
 
 def link_to(app: Sphinx, page: str, shown: str) -> nodes.reference:
