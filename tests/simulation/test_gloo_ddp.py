@@ -104,6 +104,14 @@ def test_every_window_is_validated_once(tasks: Tasks) -> None:
     assert three.text.count("--batch-size 64 does not divide by 3: each rank takes 21, together 63") == 1
 
 
+def test_each_epoch_has_its_own_order(tasks: Tasks) -> None:
+    """A model that hardly learns has another loss in the next epoch, because its steps see other windows."""
+    first, second = tasks(1, *SMALL, "--learning-rate=1e-30").metrics
+
+    assert first["train_loss"] != second["train_loss"]
+    assert first["val_loss"] == second["val_loss"]
+
+
 def test_files_agree_with_logs(tasks: Tasks) -> None:
     """What rank 0 prints of an epoch is what the files hold, and each rank has a row of each epoch and a log."""
     exported = "e.update(RANK='0', LOCAL_RANK='0', WORLD_SIZE='1')\n"  # by the job script, where all are of rank 0
@@ -229,11 +237,6 @@ def test_checkpoint_that_cannot_be_resumed(alone: Outcome, tasks: Tasks, tmp_pat
     assert "size mismatch for place" in other.refusal
     assert damaged.refusal.startswith(f"error: {path} is damaged or of another model: delete it, and start again")
     assert path.read_bytes() == content
-
-
-def test_start_without_srun(tasks: Tasks) -> None:
-    """In the shell of a job, Python alone would be one rank of many."""
-    assert "in a job, start this program with srun" in tasks(1, *SMALL, before="del e['SLURM_STEP_ID']").refusal
 
 
 # The end -------------------------------------------------------------------------------------------------------------

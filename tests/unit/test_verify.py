@@ -231,15 +231,11 @@ def test_a_heterogeneous_job(job):
 
 @pytest.mark.parametrize("name", ["ddp-17.out", "x.o17", "logs/job17.log"])
 def test_a_log_with_the_number_in_its_name(job, name):
-    """If Slurm names no log, a file with the job's number in its name is one."""
+    """If Slurm names no log, a file with the job's number in its name is one; without a log nothing is proven."""
     job.log(["of another job"], "ddp-171.out").log(["of an element"], "slurm-56_17.out").log(["x"], "17.csv")
 
+    expect(job.verify(), NOT_PROVEN, "rank lines", "found no log of job 17", "--log FILE")
     assert f"2 ranks in {job.folder / name}" in job.log(TWO, name).verify().text()
-
-
-def test_no_log(job):
-    """Without a log nothing is proven."""
-    expect(job.log(TWO, "ddp-16.out").verify(), NOT_PROVEN, "rank lines", "found no log of job 17", "--log FILE")
 
 
 # Folders of results
