@@ -334,14 +334,6 @@ def test_training_on_hdf5(week: np.ndarray, tasks: Tasks, tmp_path: Path) -> Non
     assert "speeds: file generated.h5; 24 sensors" in outcome.text
 
 
-def test_wrong_hdf5_is_refused(week: np.ndarray, traffic_data: Any, tmp_path: Path) -> None:
-    """A file with speeds of every minute is refused in a sentence that says what it should hold."""
-    path = write_table(tmp_path / "wrong.h5", "df", week, MARCH + FIVE_MINUTES // 5 * np.arange(len(week)))
-
-    with pytest.raises(ValueError, match=r"wrong\.h5: axis1 should hold rising times in nanoseconds, 5 minutes apart"):
-        traffic_data.read_hdf5(path)
-
-
 # Through srun --------------------------------------------------------------------------------------------------------
 
 MASKS = (Mask(r"(train_loss|val_loss|val_mae|val_rmse) [\d.]+", r"\1 <n>", "processors round in different ways"),)

@@ -107,6 +107,14 @@ def test_training_equals_one_process(one_process: Outcome, ranks: Ranks) -> None
     assert {path.name for path in outcome.folder.iterdir()} == {".lock", "metrics.csv", "curves.png"} | checkpoints
 
 
+def test_each_epoch_has_its_own_order(ranks: Ranks) -> None:
+    """A model that hardly learns has another loss in the next epoch, because its only step sees other images."""
+    first, second = ranks("train_distributed.py", "--epochs=2", "--batch-size=999", "--learning-rate=1e-30").metrics
+
+    assert first["train_loss"] != second["train_loss"]
+    assert first["test_loss"] == second["test_loss"]
+
+
 def test_vision_in_mixed_precision(ranks: Ranks) -> None:
     """Mixed precision begins with nearly the loss of float32, and with float16 the scaler is in the checkpoint."""
     options = ("train_vision.py", "--batch-size=256")
