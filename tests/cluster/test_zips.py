@@ -28,7 +28,7 @@ LEFT_OUT = {
     r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
     r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
     r"--epochs 1000": "this would train for a day",
-    r"^scancel |^sstat ": "every job has ended by then; test_requeue.py and test_hangs.py look at one that runs",
+    r"^scancel |^sstat |--jobid=": "every job has ended by then; test_requeue.py and test_hangs.py watch running ones",
 }
 """Commands that cannot run here, and why."""
 
