@@ -20,6 +20,7 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 
 from srunbook._files import write_whole
 from srunbook.explain import expression
+from srunbook.explain.entries import load_patterns
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -148,6 +149,8 @@ def write_index(app: Sphinx) -> None:
         "pages": described,
         "sections": [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])],
         "messages": messages,
+        "alike": load_patterns()["alike"],
+        "report": f"{app.config.html_theme_options['source_repository']}/issues/new?template=missing-message.yml",
         "suggestions": [pages.index(page) for page in env.config.search_suggestions if page in pages],
     }
     text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))

@@ -10,7 +10,7 @@ import pytest
 from failure_entries import FOLDER, ROOT, read_entries
 from support.site_search import ask, message_lines, missed, pasted_lines, questions
 
-from srunbook.explain import expression
+from srunbook.explain import expression, plain
 
 MOST_BYTES = 400_000
 NOTHING = "xyzzyq plughonk"
@@ -63,7 +63,9 @@ def test_messages_match_as_in_explain(answers):
     """The page and `srunbook explain` find the messages of the same entries in a line."""
     for query, answer in zip(SETS["messages"], answers["messages"], strict=True):
         slugs = {
-            slug for slug, entry in ENTRIES.items() if any(re.search(expression(f), query.text) for f in entry.messages)
+            slug
+            for slug, entry in ENTRIES.items()
+            if any(re.search(expression(f), plain(query.text)) for f in entry.messages)
         }
         matched = {result["page"] for result in answer["results"] if result["matched"]}
         assert matched == {f"troubleshooting/{slug}.html" for slug in slugs}, query.text

@@ -27,6 +27,8 @@
       const { about, keywords } = anchor ? { about: "", keywords: [] } : pages[page];
       return { id, page, anchor, title, trail, about, keywords: keywords.join(" , "), text, code };
     });
+    const alike = index.alike.map(([pattern, text]) => [new RegExp(pattern, "g"), text]);
+    const plain = (query) => alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), query);
     const messages = index.messages.map(([source, page]) => ({ expression: new RegExp(source), page }));
     const beginning = (page) => sections.find((section) => section.page === page);
     const phrases = pages.map(({ title, keywords }) =>
@@ -47,7 +49,7 @@
 
     /** Pages of the entries that have a message of the query, causes before consequences before warnings. */
     const matching = (query) => [
-      ...new Set(messages.filter(({ expression }) => expression.test(query)).map(({ page }) => page)),
+      ...new Set(messages.filter(({ expression }) => expression.test(plain(query))).map(({ page }) => page)),
     ];
 
     function groupsOf(query, typing) {
