@@ -10,9 +10,19 @@
   const PHRASE = 1.5; // how much the best phrase of a page counts, where the best text counts 1
   const SHARE = 0.8; // how much it counts that the phrase has nothing else
   const MORE = 3; // further sections that a result names
-  const EXCERPT = 180;
   const CHUNK = 50;
   const LONGEST_QUERY = 4000;
+
+  /** Return the words of each section, from lines that each hold a word and the sections that have it. */
+  function wordsOfEach(lines, count) {
+    const sections = Array.from({ length: count }, () => []);
+    for (const line of lines) {
+      const [word, ...steps] = line.split(" ");
+      let place = -1;
+      steps.forEach((step) => sections[(place += Number(step))].push(word));
+    }
+    return sections.map((words) => words.join(" "));
+  }
 
   /**
    * Make the search of an index, as `docs/_ext/search_index.py` writes it.
@@ -22,10 +32,12 @@
    */
   async function make(index, MiniSearch) {
     const { pages } = index;
-    const sections = index.sections.map(([page, anchor, title, text, code], id) => {
+    const [texts, codes] = [index.text, index.code].map((lines) => wordsOfEach(lines, index.sections.length));
+    const sections = index.sections.map(([page, anchor, title, lead], id) => {
       const trail = [...pages[page].trail, ...(anchor ? [pages[page].title] : [])];
-      const { about, keywords } = anchor ? { about: "", keywords: [] } : pages[page];
-      return { id, page, anchor, title, trail, about, keywords: keywords.join(" , "), text, code };
+      const { about, fix, keywords } = anchor ? { about: "", fix: "", keywords: [] } : pages[page];
+      const written = { about: about || fix, keywords: keywords.join(" , "), text: texts[id], code: codes[id] };
+      return { id, page, anchor, title, trail, lead, ...written };
     });
     const alike = index.alike.map(([pattern, text]) => [new RegExp(pattern, "g"), text]);
     const plain = (query) => alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), query);
@@ -147,7 +159,7 @@
         trail: first.trail,
         fix: pages[page].fix,
         matched,
-        excerpt: search.excerpt(first.text, query, EXCERPT),
+        excerpt: search.marked(first.lead, query),
         more: others.slice(0, MORE).map(reference),
       };
     }
@@ -160,7 +172,7 @@
     /** A page for those who found nothing, with how it begins. */
     function suggested(page) {
       const begin = beginning(page);
-      return { ...reference(begin), excerpt: search.excerpt(begin.text, "", EXCERPT) };
+      return { ...reference(begin), excerpt: search.marked(begin.lead, "") };
     }
 
     return (text, { limit = 20, typing = false } = {}) => {

@@ -56,10 +56,10 @@ def check_job(job: str, accounting: Accounting) -> Check:
     evidence = f"{row.ending}, {where}, says sacct{again}"
     if _fine(row):
         return passed("job", evidence)
-    hint = (
-        STATES.get(row.state) if row.node_list else f"it never started: submit it again; while it waits, {why} says why"
-    )
-    return failed("job", f"{evidence}; expected COMPLETED 0:0", hint or _hint(job, row))
+    advice = STATES.get(row.state) or _hint(job, row)
+    if not row.node_list:
+        advice = f"it never started: submit it again; while it waits, {why} says why"
+    return failed("job", f"{evidence}; expected COMPLETED 0:0", advice)
 
 
 def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
