@@ -61,7 +61,8 @@ def test_pasted_log(open_page):
 
     assert text.startswith("The first failure:\n")
     assert f"0: {NCCL}" in text
-    assert "Fix: Ask for GPUs in the job script, or choose gloo where there are none." in text
+    fix = "Fix: Ask for GPUs in the job script, #SBATCH --gpus-per-node=4, or use the gloo backend on CPU nodes."
+    assert fix in text
     page.locator(".paste-result a").click()
     page.wait_for_url("**/troubleshooting/torch-nccl-without-gpu.html")
 
