@@ -20,9 +20,9 @@
 
   const TITLES = {
     ENDED: "No line says why. This task ended first:",
-    warning: "No line speaks of a failure. This one is worth reading:",
+    warning: "Nothing looks like a failure. This line is worth reading:",
     healthy: "The job looks healthy: it came to its end. This line is a warning:",
-    unknown: "This line speaks of a failure first:",
+    unknown: "The first line that looks like a failure:",
     known: "The first failure:",
   };
 
@@ -100,7 +100,7 @@
     const say = (text) => Object.assign(document.createElement("p"), { textContent: text });
     const failure = firstFailure(findingsIn(log));
     if (!failure) {
-      const sentence = log.trim() ? "No line speaks of a failure." : "Nothing to read: paste the log first.";
+      const sentence = log.trim() ? "Nothing looks like a failure." : "Nothing to read: paste the log first.";
       result.replaceChildren(say(sentence));
       return;
     }

@@ -32,7 +32,7 @@ class Diagnosis:
     """Why a job failed.
 
     Args:
-        cause: The first failure, or None where no line speaks of one. One without a slug is known to no entry; one of
+        cause: The first failure, or None where no line looks like one. Without a slug, no entry has it; one of
             weight `ENDED` says only which task ended first.
         consequences: What followed, the first line of each entry.
         warnings: Lines of entries that good runs print, too.
@@ -148,7 +148,7 @@ class Status(IntEnum):
     EXPLAINED = 0  # an entry explains the first failure, or dumps show where ranks wait
     BAD_INPUT = 2  # a log, a dump or a job could not be read; what the others say is printed
     UNKNOWN = 3  # something failed that no entry knows, or a rank ended and no line says why
-    NOTHING_FAILED = 4  # no line speaks of a failure
+    NOTHING_FAILED = 4  # no line looks like a failure
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Report:
             lines.append("The job looks healthy: it came to its end after these lines, which are warnings.")
         elif not self.hangs:
             read = f"{len(self.logs)} log{'' if len(self.logs) == 1 else 's'}"
-            lines.append(f"No line of {read} speaks of a failure." if self.logs else "No log was read.")
+            lines.append(f"Nothing in {read} looks like a failure." if self.logs else "No log was read.")
             if self.state and not self.state.startswith("COMPLETED"):  # where verify would only lead back
                 lines += ["", *self._advice(SAYS_NOTHING)]
             else:
@@ -215,7 +215,7 @@ class Report:
         if cause.weight is Trouble.ENDED:
             sentence = self._shown(ended_first(cause.text))
             return [sentence, "", f"  {self._line(cause)}", self._quote(cause), *self._advice(SAYS_NOTHING)]
-        return [f"No entry knows the first failure: {self._place(cause)}", "", self._quote(cause)]
+        return [f"No entry has the first failure: {self._place(cause)}", "", self._quote(cause)]
 
     def _of_dumps(self) -> list[str]:
         sentences = [self._shown(text) for hang in self.hangs for text in hang.sentences(self.diagnosis.hosts)]

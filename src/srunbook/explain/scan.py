@@ -338,9 +338,9 @@ def ended_first(line: str) -> str:
     """Return who ended first and how, in words; an empty text if the line tells of no task that ended by itself.
 
     >>> ended_first("srun: error: node4: task 1: Exited with exit code 1")
-    'Rank 1 on node4 ended first, with exit code 1; nothing that it printed says why.'
+    'Rank 1 on node4 ended first, with exit code 1; nothing it printed says why.'
     >>> ended_first("srun: error: node2: tasks 4-7: Killed")
-    'Ranks 4-7 on node2 ended first, by a signal (Killed); nothing that they printed says why.'
+    'Ranks 4-7 on node2 ended first, by a signal (Killed); nothing they printed says why.'
     >>> ended_first("srun: error: node3: task 0: Terminated")
     ''
     """
@@ -350,4 +350,4 @@ def ended_first(line: str) -> str:
     host, ranks, code, signal = match.groups()
     who, they = ("Rank", "it") if ranks.isdecimal() else ("Ranks", "they")
     how = f"with {code}" if code else f"by a signal ({signal})"
-    return f"{who} {ranks} on {host} ended first, {how}; nothing that {they} printed says why."
+    return f"{who} {ranks} on {host} ended first, {how}; nothing {they} printed says why."
