@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from textwrap import shorten
@@ -158,12 +159,16 @@ def write_index(app: Sphinx) -> None:
         for form in entry.messages
     ]
     whole = [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])]
-    said = {word for section in whole for word in section[4]}
+    counts = Counter(word for section in whole for word in section[4])
+    common = {word: None for word, count in counts.items() if count > max(1, COMMON * len(whole))}
     index = {
         "pages": described,
         "sections": [section[:4] for section in whole],
-        "text": inverted([section[4] for section in whole]),
-        "code": inverted([[word for word in section[5] if NAME.search(word) or word not in said] for section in whole]),
+        "common": [*common],
+        "text": inverted([[word for word in section[4] if word not in common] for section in whole]),
+        "code": inverted(
+            [[word for word in section[5] if NAME.search(word) or word not in counts] for section in whole]
+        ),
         "messages": messages,
         "alike": load_patterns()["alike"],
         "report": f"{app.config.html_theme_options['source_repository']}/issues/new?template=missing-message.yml",
@@ -176,10 +181,8 @@ def write_index(app: Sphinx) -> None:
 def inverted(texts: list[list[str]]) -> list[str]:
     """Return a line for each word: the word, and by how much the number of each section with it exceeds the last one.
 
-    Words of too many sections are left out.
-
     >>> inverted([["Rank", "node"], [], ["rank", "SLURM_JOB_ID"]])
-    ['SLURM_JOB_ID 3', 'node 1']
+    ['SLURM_JOB_ID 3', 'node 1', 'rank 1 2']
     """
     places: dict[str, list[int]] = {}
     for place, words in enumerate(texts, start=1):
@@ -188,7 +191,6 @@ def inverted(texts: list[list[str]]) -> list[str]:
     return [
         " ".join([word, *(str(place - before) for before, place in pairwise([0, *numbers]))])
         for word, numbers in sorted(places.items())
-        if len(numbers) <= max(1, COMMON * len(texts))
     ]
 
 

@@ -21,10 +21,11 @@
     field.style.height = `${field.scrollHeight + 2}px`;
   }
 
-  function summary(results, suggestions) {
+  function summary(results, suggestions, absent) {
     const count = results.filter((result) => result.matched).length;
     if (count) return count === 1 ? "One entry explains this message." : `${count} entries explain this message.`;
     if (MESSAGE.test(field.value)) return search.absent(results);
+    if (results.length && absent.length) return `No page has “${absent.join("”, “")}”. The nearest pages first.`;
     if (results.length) return results.length === 1 ? "One page has these words." : "The best pages first.";
     return suggestions.length ? "Nothing has these words. One of these may lead on:" : "";
   }
@@ -41,13 +42,13 @@
     try {
       const find = await search.load();
       if (query !== field.value.trim()) return;
-      const { results, suggestions } = find(query);
+      const { results, suggestions, absent } = find(query);
       list.replaceChildren(
         ...results.map((result) => search.item(result, search.addressOf)),
         ...suggestions.map((page) => search.suggestion(page, search.addressOf))
       );
       const unknown = MESSAGE.test(query) && !results.some((result) => result.matched);
-      status.replaceChildren(summary(results, suggestions), ...(unknown ? [" ", search.report(query)] : []));
+      status.replaceChildren(summary(results, suggestions, absent), ...(unknown ? [" ", search.report(query)] : []));
     } catch (error) {
       status.textContent = `The search does not work here: ${error.message}. Load the page again, or use the contents.`;
     }

@@ -28,7 +28,7 @@
    * Make the search of an index, as `docs/_ext/search_index.py` writes it.
    * @param {object} index
    * @param {Function} MiniSearch
-   * @returns {Promise<(query: string, options?: {limit?: number, typing?: boolean}) => {results: object[], suggestions: object[]}>}
+   * @returns {Promise<(query: string, options?: {limit?: number, typing?: boolean}) => {results: object[], suggestions: object[], absent: string[]}>}
    */
   async function make(index, MiniSearch) {
     const { pages } = index;
@@ -46,7 +46,7 @@
     const phrases = pages.map(({ title, keywords }) =>
       [title, ...keywords].map((phrase) => [...new Set(search.words(phrase))].map((word) => search.terms(word)))
     );
-    const known = new Set();
+    const known = new Set(index.common.flatMap(search.terms));
     const engine = new MiniSearch({
       fields: Object.keys(BOOST),
       extractField: (section, field) => (field === "trail" ? section.trail.join(" ") : section[field]),
@@ -185,8 +185,10 @@
       matched.forEach((page) => groups.delete(page));
       const others = [...groups.values()].sort((left, right) => right.score - left.score);
       const results = [...first, ...others].slice(0, limit).map((group, place) => resultOf(group, place < first.length, query));
+      const lacking = (word) => !known.has(word) && !known.has(`~${search.stem(word)}`);
+      const absent = [...new Set(search.words(query).filter(lacking))];
       const suggestions = results.length ? [] : index.suggestions.map(suggested);
-      return { results, suggestions };
+      return { results, suggestions, absent };
     };
   }
 
