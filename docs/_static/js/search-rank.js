@@ -10,7 +10,7 @@
   const PHRASE = 1.5; // how much the best phrase of a page counts, where the best text counts 1
   const SHARE = 0.8; // how much it counts that the phrase has nothing else
   const MORE = 3; // further sections that a result names
-  const CHUNK = 50;
+  const CHUNK = 200;
   const LONGEST_QUERY = 4000;
 
   /** Return the words of each section, from lines that each hold a word and the sections that have it. */
