@@ -39,11 +39,11 @@ USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
 NAME = re.compile(r"[A-Z_]")
 """What names in programs have; a word without it counts where pages say it, not where a program does."""
 
-COMMON = 0.2
+COMMON = 0.15
 """Share of all sections above which a word tells nothing."""
 
-LEAD = 120
-"""Characters of a section that a result shows."""
+LEAD = 100
+"""Characters of a section that a result shows. A page has a description, and an entry its fix."""
 
 ROLES = ("cause", "consequence", "warning")
 """Which entry comes first when a line has the messages of several."""
@@ -128,10 +128,14 @@ def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
     env.metadata[env.docname][ABOUT] = about
     for section in sections_of(doctree, whole=ENTRY in env.metadata[env.docname]):
         text = " ".join(section.text)
-        read = dict.fromkeys(WORD.findall(text))
+        read = dict.fromkeys(word.lower() if word.istitle() else word for word in WORD.findall(text))
         code = [word for word in section.code if word not in read and not USELESS.fullmatch(word)]
-        lead = shorten(text, LEAD, placeholder=" …") if ENTRY not in env.metadata[env.docname] else ""
-        note(env, SECTIONS, [section.anchor, section.title, lead, [*read], code])
+        lead = shorten(text, LEAD, placeholder=" …") if section.anchor else ""
+        note(
+            env,
+            SECTIONS,
+            [section.anchor, section.title, lead, [word for word in read if not USELESS.fullmatch(word)], code],
+        )
 
 
 def write_index(app: Sphinx) -> None:
@@ -181,12 +185,12 @@ def write_index(app: Sphinx) -> None:
 def inverted(texts: list[list[str]]) -> list[str]:
     """Return a line for each word: the word, and by how much the number of each section with it exceeds the last one.
 
-    >>> inverted([["Rank", "node"], [], ["rank", "SLURM_JOB_ID"]])
+    >>> inverted([["rank", "node"], [], ["rank", "SLURM_JOB_ID"]])
     ['SLURM_JOB_ID 3', 'node 1', 'rank 1 2']
     """
     places: dict[str, list[int]] = {}
     for place, words in enumerate(texts, start=1):
-        for word in dict.fromkeys(word.lower() if word.istitle() else word for word in words):
+        for word in words:
             places.setdefault(word, []).append(place)
     return [
         " ".join([word, *(str(place - before) for before, place in pairwise([0, *numbers]))])
@@ -207,4 +211,4 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.connect("builder-inited", replace_search)
     app.connect("doctree-read", keep_sections, priority=900)  # after whoever adds something to a page
     after_build(app, write_index)
-    return {"env_version": 7}  # of what is kept of a page
+    return {"env_version": 8}  # of what is kept of a page

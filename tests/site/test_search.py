@@ -141,7 +141,7 @@ def test_index_of_a_build(tiny_site):
     sections = [(pages[page], anchor) for page, anchor, _, _ in first["sections"]]
     told = {(pages[page], anchor): (title, lead) for page, anchor, title, lead in first["sections"]}
     words = {name: [line.split() for line in first[name]] for name in ("text", "code")}
-    assert told["one.html", ""] == ("one", "Above.")
+    assert told["one.html", ""] == ("one", "")
     assert told["one.html", "below"] == ("Below", "Second text.")
     assert told["words.html", "term-rank"] == ("rank", "A process.")
     assert told["troubleshooting/unreachable.html", ""] == ("cannot reach … at", "")
@@ -158,4 +158,4 @@ def test_index_of_a_build(tiny_site):
     entry = first["pages"][pages.index("troubleshooting/unreachable.html")]
     assert entry["fix"] == "Wait."
     assert entry["keywords"] == ["is it down", "ping fails"]
-    assert [lead for _, _, title, lead in second["sections"] if title in ("one", "Below")] == ["Quite different."]
+    assert [page["about"] for page in second["pages"] if page["title"] == "one"] == ["Quite different."]

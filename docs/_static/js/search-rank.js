@@ -37,7 +37,7 @@
       const trail = [...pages[page].trail, ...(anchor ? [pages[page].title] : [])];
       const { about, fix, keywords } = anchor ? { about: "", fix: "", keywords: [] } : pages[page];
       const written = { about: about || fix, keywords: keywords.join(" , "), text: texts[id], code: codes[id] };
-      return { id, page, anchor, title, trail, lead, ...written };
+      return { id, page, anchor, title, trail, lead: lead || about, ...written };
     });
     const alike = index.alike.map(([pattern, text]) => [new RegExp(pattern, "g"), text]);
     const plain = (query) => alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), query);
