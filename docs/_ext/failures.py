@@ -9,7 +9,8 @@ shows the message; where no machine here can reproduce it, `source` says where t
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from failure_entries import FRONT_MATTER, EntryError, parse_entry
@@ -17,7 +18,7 @@ from repository import line, note, noted
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from srunbook.explain import Entry, expression, shown
+from srunbook.explain import Entry, expression, plain, shown
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -105,7 +106,7 @@ def check(entry: Entry, page: str, doctree: nodes.document) -> None:
         wanted = ", ".join(map(repr, SECTIONS))
         logger.warning("entry whose first sections are not %s", wanted, location=page, type="failures")
     forms = [re.compile(expression(form)) for form in entry.messages]
-    recorded = [block.astext() for block in doctree.findall(nodes.literal_block) if "recording" in block]
+    recorded = [plain(block.astext()) for block in doctree.findall(nodes.literal_block) if "recording" in block]
     if forms and not entry.source and not any(form.search(text) for form in forms for text in recorded):
         logger.warning(
             "no recording on this page shows its message, %r: include one with `recorded`, or give a `source`",
@@ -133,10 +134,29 @@ def list_entries(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Fill the lists of a page."""
     for items in [*doctree.findall(nodes.bullet_list)]:
         if "stage" in items:
-            chosen = [(entry.title.lower(), name, entry) for name, entry in noted(app.env, ENTRY).items()]
-            for _, name, entry in sorted(chosen):
-                if entry.stage == items["stage"]:
-                    items += listed(entry, app.builder.get_relative_uri(page, name))
+            for name, entry in of_stage(app.env, items["stage"]).items():
+                items += listed(entry, app.builder.get_relative_uri(page, name))
+
+
+def of_stage(env: BuildEnvironment, stage: str) -> dict[str, Entry]:
+    """Return the entries of a stage by page, in the order in which the index lists them."""
+    chosen = [(entry.title.lower(), name) for name, entry in noted(env, ENTRY).items() if entry.stage == stage]
+    return {name: noted(env, ENTRY)[name] for _, name in sorted(chosen)}
+
+
+def lead_on(app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
+    """Lead from an entry to its neighbours in the list of its stage."""
+    entry = noted(app.env, ENTRY).get(page)
+    if entry is None:
+        return
+    names = [*of_stage(app.env, entry.stage)]
+    place = names.index(page)
+    for key, others in (("prev", names[:place][-1:]), ("next", names[place + 1 :][:1])):
+        links = [
+            {"link": app.builder.get_relative_uri(page, name), "title": escape(app.env.titles[name].astext())}
+            for name in others
+        ]
+        context[key] = next(iter(links), None)
 
 
 def listed(entry: Entry, address: str) -> nodes.list_item:
@@ -163,4 +183,5 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.connect("doctree-read", build_head)
     app.connect("env-updated", index_pages)
     app.connect("doctree-resolved", list_entries)
+    app.connect("html-page-context", lead_on)
     return {"env_version": 1}  # of what is noted of a page

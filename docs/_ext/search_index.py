@@ -1,14 +1,17 @@
 """The index of the site's search, made of the sections of all pages; `search.html` replaces Sphinx's own page.
 
-The index is a script, so that it also loads from a disk. It holds the text of each section, of which the browser makes
-an inverted index when somebody searches, and the expressions of the entries' messages.
+The index is a script, so that it also loads from a disk. It holds how each section begins, the sections of each word,
+and the expressions of the entries' messages.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
@@ -20,6 +23,7 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 
 from srunbook._files import write_whole
 from srunbook.explain import expression
+from srunbook.explain.entries import load_patterns
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -31,6 +35,15 @@ UNSEEN = (nodes.raw, nodes.title, nodes.Invisible, nodes.system_message, addnode
 WORD = re.compile(r"\w+")
 USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
 """Words of code that nobody looks for: figures, sums, single letters, and very long ones."""
+
+NAME = re.compile(r"[A-Z_]")
+"""What names in programs have; a word without it counts where pages say it, not where a program does."""
+
+COMMON = 0.15
+"""Share of all sections above which a word tells nothing."""
+
+LEAD = 100
+"""Characters of a section that a result shows. A page has a description, and an entry its fix."""
 
 ROLES = ("cause", "consequence", "warning")
 """Which entry comes first when a line has the messages of several."""
@@ -115,9 +128,14 @@ def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
     env.metadata[env.docname][ABOUT] = about
     for section in sections_of(doctree, whole=ENTRY in env.metadata[env.docname]):
         text = " ".join(section.text)
-        read = set(WORD.findall(text))
-        code = (word for word in section.code if word not in read and not USELESS.fullmatch(word))
-        note(env, SECTIONS, [section.anchor, section.title, text, " ".join(code)])
+        read = dict.fromkeys(word.lower() if word.istitle() else word for word in WORD.findall(text))
+        code = [word for word in section.code if word not in read and not USELESS.fullmatch(word)]
+        lead = shorten(text, LEAD, placeholder=" …") if section.anchor else ""
+        note(
+            env,
+            SECTIONS,
+            [section.anchor, section.title, lead, [word for word in read if not USELESS.fullmatch(word)], code],
+        )
 
 
 def write_index(app: Sphinx) -> None:
@@ -134,7 +152,7 @@ def write_index(app: Sphinx) -> None:
                 "title": env.titles[page].astext(),
                 "trail": [env.titles[name].astext() for name in reversed(above(app, page)[:-1])],
                 "weight": next((weight for start, weight in env.config.search_weights if page.startswith(start)), 1),
-                "about": about.get("description", ""),
+                "about": "" if page in entries else about.get("description", ""),
                 "keywords": [phrase for part in about.get("keywords", "").split(",") if (phrase := part.strip())],
                 "fix": entries[page].fix if page in entries else "",
             }
@@ -144,14 +162,40 @@ def write_index(app: Sphinx) -> None:
         for page, entry in sorted(entries.items(), key=lambda item: (ROLES.index(item[1].role), item[0]))
         for form in entry.messages
     ]
+    whole = [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])]
+    counts = Counter(word for section in whole for word in section[4])
+    common = {word: None for word, count in counts.items() if count > max(1, COMMON * len(whole))}
     index = {
         "pages": described,
-        "sections": [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])],
+        "sections": [section[:4] for section in whole],
+        "common": [*common],
+        "text": inverted([[word for word in section[4] if word not in common] for section in whole]),
+        "code": inverted(
+            [[word for word in section[5] if NAME.search(word) or word not in counts] for section in whole]
+        ),
         "messages": messages,
+        "alike": load_patterns()["alike"],
+        "report": f"{app.config.html_theme_options['source_repository']}/issues/new?template=missing-message.yml",
         "suggestions": [pages.index(page) for page in env.config.search_suggestions if page in pages],
     }
     text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
     write_whole(Path(app.outdir, INDEX), f"globalThis.searchIndex = {text};\n")
+
+
+def inverted(texts: list[list[str]]) -> list[str]:
+    """Return a line for each word: the word, and by how much the number of each section with it exceeds the last one.
+
+    >>> inverted([["rank", "node"], [], ["rank", "SLURM_JOB_ID"]])
+    ['SLURM_JOB_ID 3', 'node 1', 'rank 1 2']
+    """
+    places: dict[str, list[int]] = {}
+    for place, words in enumerate(texts, start=1):
+        for word in words:
+            places.setdefault(word, []).append(place)
+    return [
+        " ".join([word, *(str(place - before) for before, place in pairwise([0, *numbers]))])
+        for word, numbers in sorted(places.items())
+    ]
 
 
 def replace_search(app: Sphinx) -> None:
@@ -167,4 +211,4 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.connect("builder-inited", replace_search)
     app.connect("doctree-read", keep_sections, priority=900)  # after whoever adds something to a page
     after_build(app, write_index)
-    return {"env_version": 6}  # of what is kept of a page
+    return {"env_version": 8}  # of what is kept of a page

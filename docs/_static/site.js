@@ -35,6 +35,7 @@ function filterFailures() {
   if (!items.length) return;
   const bar = document.createElement("p");
   bar.className = "failure-filter";
+  const asked = new URLSearchParams(location.search);
   const selects = ["framework", "symptom"].map((kind) => {
     const label = document.createElement("label");
     const select = document.createElement("select");
@@ -46,6 +47,8 @@ function filterFailures() {
     });
     select.add(new Option(`any ${kind}`, ""));
     [...names].sort().forEach(([name, word]) => select.add(new Option(word, name)));
+    select.name = kind;
+    select.value = [...names.keys()].find((name) => name === `${kind}-${asked.get(kind)}`) ?? "";
     select.addEventListener("change", show);
     label.append(`${kind === "symptom" ? "What you see" : "With"} `, select);
     bar.append(label);
@@ -53,6 +56,9 @@ function filterFailures() {
   });
   function show() {
     const wanted = selects.map((select) => select.value).filter(Boolean);
+    selects.forEach(({ name, value }) => (value ? asked.set(name, value.replace(`${name}-`, "")) : asked.delete(name)));
+    const address = `${location.pathname}${asked.size ? `?${asked}` : ""}${location.hash}`;
+    if (location.protocol !== "file:") history.replaceState(null, "", address);
     items.forEach((item) => {
       item.hidden = !wanted.every((name) => item.classList.contains(name));
     });
@@ -61,6 +67,7 @@ function filterFailures() {
     });
   }
   document.querySelector("article h1").parentElement.querySelector("section").before(bar);
+  if (asked.size) show();
 }
 
 filterFailures();

@@ -22,6 +22,10 @@ LOGS = [
     f"{TASK}: Terminated",
     f"2026-11-20 10:00:00,123 - \x1b[31mlost\x1b[0m\r[default0]:[rank3]: \x1b[31m{NCCL}\x1b[0m",
     "epoch 1  train error: 0.412  test error: 0.45",
+    "ValueError: tried again\nrank 0/2 end steps=9\nrank 1/2 end steps=9",
+    "ValueError: lost\nrank 0/2 end steps=9",
+    "error: slow disk\nTraining finished\nloss 0.5",
+    "E0000 00:00:17.2 9 x.cc:1] no answer",
 ]
 FIND = """(logs) => logs.map((log) => {
   document.querySelector("#paste-text").value = log;
@@ -34,7 +38,7 @@ FIND = """(logs) => logs.map((log) => {
 def explained(scanner, log):
     """Return the page of the entry and the line that Python finds in a log; a warning where nothing failed."""
     found = diagnose([scanner.scan("", [log.encode()])])
-    finding = found.cause or next(iter(found.warnings), None)
+    finding = found.cause or next(iter([*found.warnings, *(found.to_search if found.healthy else [])]), None)
     if finding is None:
         return "", ""
     slug = finding.slug or (SAYS_NOTHING if finding.weight is Trouble.ENDED else "")
@@ -57,7 +61,8 @@ def test_pasted_log(open_page):
 
     assert text.startswith("The first failure:\n")
     assert f"0: {NCCL}" in text
-    assert "Fix: Ask for GPUs in the job script, or choose gloo where there are none." in text
+    fix = "Fix: Ask for GPUs in the job script, #SBATCH --gpus-per-node=4, or use the gloo backend on CPU nodes."
+    assert fix in text
     page.locator(".paste-result a").click()
     page.wait_for_url("**/troubleshooting/torch-nccl-without-gpu.html")
 
@@ -78,7 +83,11 @@ def test_chosen_file_and_clear(open_page):
     """A file that was chosen is read as a pasted log. What no entry knows, and an empty field, are said to be so."""
     page = open_page(PAGE)
     result = page.locator(".paste-result")
-    for text, said in {f"step 1\n{NCCL}": NCCL, "KeyError: 'a'": "No entry of this book fits", "a": "No line"}.items():
+    for text, said in {
+        f"step 1\n{NCCL}": NCCL,
+        "KeyError: 'a'": "No entry has this message",
+        "a": "Nothing looks like a failure",
+    }.items():
         page.locator("input[type=file]").set_input_files(
             {"name": "job.log", "mimeType": "text/plain", "buffer": text.encode()}
         )

@@ -20,7 +20,7 @@ from support.published import boot, cluster_name
 from recordings.comparing import Mask
 from srunbook import cluster
 from srunbook.cluster import Specification, State
-from srunbook.explain import expression, load_entries
+from srunbook.explain import expression, load_entries, plain
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILURES = ROOT / "examples" / "failures"
@@ -124,7 +124,7 @@ def check(site: State, recorded: Callable[..., None], source: Path, done: Run) -
     """Compare a run with its recording, and its messages with those that its entry knows."""
     slug = source.parent.name
     forms = [expression(form) for form in load_entries()[slug].messages]
-    said = [form for form in forms if re.search(form, done.output)]
+    said = [form for form in forms if re.search(form, plain(done.output))]
     if source.stem == "fixed":
         assert done.status == 0, done.output
         assert said == [], done.output

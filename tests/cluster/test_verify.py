@@ -151,7 +151,7 @@ def test_a_job_that_proves_nothing(jobs, name, sentence):
         ("one-host", "2 ranks ran on node1; the job was given node1, node2", "start the tasks on all nodes"),
         ("alone", "2 worlds of 1 rank", "--nnodes is missing or --standalone is given"),
         ("same-rank", "2 worlds of 2 ranks", "not in the batch script"),
-        ("timeout", "TIMEOUT 0:0, 2 nodes (node[1-2]), elapsed 00:", "srunbook explain"),
+        ("timeout", "TIMEOUT 0:0, 2 nodes (node[1-2]), elapsed 00:", "ask for more with --time"),
     ],
 )
 def test_a_bad_job(jobs, dead, until, name, sentence, hint):

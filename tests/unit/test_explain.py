@@ -11,7 +11,7 @@ import pytest
 from failure_entries import FOLDER, ROOT, EntryError, read_entries, recordings, shows_failure
 from support.drawn_secrets import secret_lines
 
-from srunbook.explain import Redactor, Scanner, diagnose, expression, load_entries, load_ordinary
+from srunbook.explain import Redactor, Scanner, diagnose, expression, load_entries, load_ordinary, plain
 
 NCCL = "RuntimeError: Distributed package doesn't have NCCL built in"
 PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:33164"
@@ -22,6 +22,7 @@ FAILED = "srun: error: node4: task 1: Exited with exit code 1"
 KILLED = "srun: error: node4: task 1: Killed"
 TERMINATED = "srun: error: node3: task 0: Terminated"
 CANCELLED = "slurmstepd-node3: error: *** STEP 50.0 ON node3 CANCELLED AT 2026-11-23T16:41:07 ***"
+LIMIT = "slurmstepd-node3: error: *** STEP 50.0 ON node3 CANCELLED AT 2026-11-23T16:41:07 DUE TO TIME LIMIT ***"
 CUT = ["1: Traceback (most recent call last):", FAILED, CANCELLED, TERMINATED]
 """The log of a job of Slurm 22.05 on two busy nodes: the end of the step cut the traceback off."""
 
@@ -70,6 +71,19 @@ CAUSES = {
     "a task that ended by itself": ([CUT], FAILED, []),
     "who was killed first": ([[KILLED, CANCELLED]], KILLED, []),
     "who was stopped with the step": ([[CANCELLED, KILLED]], None, []),
+    "an error of glog": (
+        [["(w pid=7, ip=a) E0000 00:00:17.2 9 x.cc:1] no answer"]],
+        "E0000 00:00:17.2 9 x.cc:1] no answer",
+        [],
+    ),
+    "an error of a command of Slurm": ([["squeue: fatal: no file"]], "squeue: fatal: no file", []),
+    "our own line about a job": ([["sacct: 17.0 FAILED 1:0", "squeue: RUNNING node1"]], None, []),
+    "what healthy jobs print": ([["slurmstepd: error: Unable to create TMPDIR [/x]: Permission denied"]], None, []),
+    "the time limit before what it ends": (
+        [[LIMIT, "Bypassing SIGTERM: 15"]],
+        "slurm-time-limit",
+        ["lightning-sigterm"],
+    ),
 }
 
 
@@ -96,6 +110,17 @@ def test_unknown_failure_names_three_lines():
         "error: no budget",
         "warning: slow disk",
     ]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_error_before_the_end(missing):
+    """An error that the end of all ranks follows is a warning of a healthy job; where one rank didn't end, it isn't."""
+    ends = ["rank 0/2 end steps=9 loss=0.1", "" if missing else "1: rank 1/2 end steps=9"]
+    diagnosis = found(["ValueError: tried again", "error: slow disk", *ends])
+
+    assert diagnosis.healthy != missing
+    assert (diagnosis.cause is None) != missing
+    assert diagnosis.to_search[0].text == "ValueError: tried again"
 
 
 def test_completed_job_has_no_unknown_failure():
@@ -186,6 +211,7 @@ def test_form_of_a_message():
     """`#` stands for a number, `*` for a name without spaces, everything else for itself."""
     assert re.search(expression("Timed out waiting #ms for recv"), "x Timed out waiting 6000ms for recv y")
     assert re.search(expression(r"\# of tasks: #/#."), "# of tasks: 1/2.")
+    assert re.search(expression("NET/IB : Got 'x'"), plain('NET/IB:  Got "x"'))
     assert not re.search(expression("connect to (*, #)"), "connect to (node 1, 29500)")
     assert not re.search(expression("devices (all)"), "devices [all]")
 
@@ -194,7 +220,7 @@ def test_no_message_is_that_of_another_entry():
     """No form of an entry matches a form of another one, with 7 for each number and x for each name."""
     entries = load_entries()
     told = {
-        (slug, form): re.sub(r"(?<!\\)#", "7", re.sub(r"(?<!\\)\*", "x", form)).replace("\\", "")
+        (slug, form): plain(re.sub(r"(?<!\\)#", "7", re.sub(r"(?<!\\)\*", "x", form)).replace("\\", ""))
         for slug, entry in entries.items()
         for form in entry.messages
     }

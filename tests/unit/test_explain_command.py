@@ -42,7 +42,7 @@ def test_log_with_a_message(folder):
         "",
         "    RuntimeError: Distributed package doesn't have NCCL built in",
         "",
-        "  Fix:  Ask for GPUs in the job script, or choose `gloo` where there are none.",
+        "  Fix:  Ask for GPUs in the job script, `#SBATCH --gpus-per-node=4`, or use the `gloo` backend on CPU nodes.",
         f"  Page: {PAGE}",
     ]
 

@@ -154,6 +154,8 @@ RUNS = row("17", state="RUNNING|0:0")
         (FAILED, "job", row("17", state="FAILED|1:0"), [], ["FAILED 1:0, 2 nodes (node[1-2])", "srunbook explain 17"]),
         (FAILED, "job", row("17", state="FAILED|75:0"), TWO, ["submit it again, with the same --checkpoint-dir"]),
         (FAILED, "job", row("17", state="CANCELLED by 1001|0:0"), TWO, ["CANCELLED 0:0", "somebody ended it"]),
+        (FAILED, "job", row("17", state="TIMEOUT|0:0"), TWO, ["TIMEOUT 0:0", "ask for more with --time"]),
+        (FAILED, "job", row("17", "None assigned", state="CANCELLED by 1001|0:0"), TWO, ["it never started"]),
         (FAILED, "steps", GOOD.replace("17.0|COMPLETED|0:0", "17.0|FAILED|1:0"), TWO, ["17.0 is FAILED 1:0"]),
         (NOT_PROVEN, "job", "", TWO, ["sacct knows no job 17"]),
         (NOT_PROVEN, "job", "this machine has no sacct", TWO, ["this machine has no sacct"]),

@@ -8,7 +8,8 @@
   const compiled = (pattern, flags = "") => new RegExp(pattern, `s${flags}`);
   const [colours, measured, varying] = ["colours", "measured", "varying"].map((name) => compiled(data[name], "g"));
   const [label, time] = [data.label, data.times[0]].map((pattern) => compiled(`^${pattern}`));
-  const [chained, task] = [compiled(data.chained), compiled(data.task)];
+  const [chained, task, ended] = ["chained", "task", "ended"].map((name) => compiled(data[name]));
+  const alike = data.alike.map(([pattern, text]) => [compiled(pattern, "g"), text]);
   const levels = data.levels.map(({ level, patterns }) => [level, compiled(patterns.join("|"))]);
   const entries = data.entries.map((entry) => ({ ...entry, pattern: compiled(entry.patterns.join("|")) }));
   const ordinary = new Set(data.ordinary);
@@ -19,8 +20,9 @@
 
   const TITLES = {
     ENDED: "No line says why. This task ended first:",
-    warning: "No line speaks of a failure. This one is worth reading:",
-    unknown: "No entry of this book fits. This line speaks of a failure first:",
+    warning: "Nothing looks like a failure. This line is worth reading:",
+    healthy: "The job looks healthy: it came to its end. This line is a warning:",
+    unknown: "The first line that looks like a failure:",
     known: "The first failure:",
   };
 
@@ -43,7 +45,12 @@
   function findingsIn(log) {
     const seen = new Set();
     const findings = [];
-    for (const line of log.replace(colours, "").split(/[\r\n]+/)) {
+    const ends = new Set();
+    let last = -1; // the line that tells of an end last
+    for (const [place, line] of log.replace(colours, "").split(/[\r\n]+/).entries()) {
+      const end = ended.exec(line);
+      if (end) last = place;
+      if (end?.[1]) ends.add(`${end[1]}/${end[2]}`);
       const shape = line.replace(/\d+/g, "");
       if (seen.has(shape)) continue;
       seen.add(shape);
@@ -53,11 +60,19 @@
         if (above >= 0 && !findings[above].slug) findings.splice(above, 1);
         continue;
       }
-      const known = entries.filter(({ pattern }) => pattern.test(line));
+      const plain = alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), line);
+      const known = entries.filter(({ pattern }) => pattern.test(plain));
       known.forEach(({ slug, role, explains }) => findings.push({ slug, kind: role, explains, line, text, rank }));
       const kind = known.length ? "" : levelOf(text);
-      if (kind) findings.push({ slug: "", kind, explains: [], line, text, rank });
+      if (kind) findings.push({ slug: "", kind, explains: [], line, text, rank, place });
     }
+    // What the end follows is no failure: the end of all ranks, or for an error in one line, of any training.
+    const size = (end) => end.split("/")[1];
+    const whole = [...ends].every((end) => Array.from(Array(+size(end)).keys()).every((rank) => ends.has(`${rank}/${size(end)}`)));
+    findings.forEach((finding) => {
+      const soft = finding.kind === "ERROR" || (ends.size && ["EXCEPTION", "HARD"].includes(finding.kind));
+      finding.survived = soft && whole && finding.place < last;
+    });
     return findings;
   }
 
@@ -71,11 +86,13 @@
       if (kind === "consequence") waited.add(rank);
       return !explained.has(slug) && (slug || !waited.has(rank)); // what a rank says below belongs to it
     });
-    const [first] = ORDER.flatMap((kind) => findings.filter((finding) => finding.kind === kind));
+    const inOrder = ORDER.flatMap((kind) => findings.filter((finding) => finding.kind === kind));
+    const first = inOrder.find(({ survived }) => !survived);
     if (first && first.kind !== "ENDED") return first;
     const signal = first && task.exec(first.text);
     if (signal && signal[4] !== data.stopped) return { ...first, slug: data.says_nothing };
-    return findings.find(({ kind }) => kind === "warning");
+    const warning = findings.find(({ kind }) => kind === "warning");
+    return warning ?? (inOrder.length && inOrder[0].survived ? { ...inOrder[0], kind: "healthy" } : undefined);
   }
 
   function show(log) {
@@ -83,14 +100,19 @@
     const say = (text) => Object.assign(document.createElement("p"), { textContent: text });
     const failure = firstFailure(findingsIn(log));
     if (!failure) {
-      const sentence = log.trim() ? "No line speaks of a failure." : "Nothing to read: paste the log first.";
+      const sentence = log.trim() ? "Nothing looks like a failure." : "Nothing to read: paste the log first.";
       result.replaceChildren(say(sentence));
       return;
     }
-    const { slug, kind, line } = failure;
+    const { slug, kind, line, text } = failure;
     const quote = Object.assign(document.createElement("pre"), { textContent: line.trim().slice(0, LONGEST_QUOTE) });
     result.replaceChildren(say(TITLES[kind] ?? TITLES[slug ? "known" : "unknown"]), quote);
-    if (!slug) return;
+    if (kind === "healthy") return;
+    if (!slug) {
+      const nodes = siteSearch.load().then((find) => siteSearch.missing(text, find(text), siteSearch.addressOf));
+      nodes.then((found) => result.append(...found), () => result.append(say("No entry has this message.")));
+      return;
+    }
     const item = document.querySelector(`.failure-index a[href="${slug}.html"]`).closest("li"); // on this page
     result.append(...item.cloneNode(true).childNodes);
     result.querySelector(".failure-fix").prepend("Fix: ");

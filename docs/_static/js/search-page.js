@@ -6,6 +6,7 @@
   const list = document.getElementById("search-results");
   const status = document.getElementById("search-status");
   const WAIT = 120;
+  const MESSAGE = /(?:Error|Exception)\b|\b(?:error|fatal|failed|warning)\b ?:|[\])]:? /i;
 
   function remember(query) {
     try {
@@ -20,9 +21,11 @@
     field.style.height = `${field.scrollHeight + 2}px`;
   }
 
-  function summary(results, suggestions) {
+  function summary(results, suggestions, absent) {
     const count = results.filter((result) => result.matched).length;
     if (count) return count === 1 ? "One entry explains this message." : `${count} entries explain this message.`;
+    if (MESSAGE.test(field.value)) return search.absent(results);
+    if (results.length && absent.length) return `No page has “${absent.join("”, “")}”. The nearest pages first.`;
     if (results.length) return results.length === 1 ? "One page has these words." : "The best pages first.";
     return suggestions.length ? "Nothing has these words. One of these may lead on:" : "";
   }
@@ -35,15 +38,17 @@
       status.textContent = "";
       return;
     }
+    status.textContent = "Searching …";
     try {
       const find = await search.load();
       if (query !== field.value.trim()) return;
-      const { results, suggestions } = find(query);
+      const { results, suggestions, absent } = find(query);
       list.replaceChildren(
         ...results.map((result) => search.item(result, search.addressOf)),
         ...suggestions.map((page) => search.suggestion(page, search.addressOf))
       );
-      status.textContent = summary(results, suggestions);
+      const unknown = MESSAGE.test(query) && !results.some((result) => result.matched);
+      status.replaceChildren(summary(results, suggestions, absent), ...(unknown ? [" ", search.report(query)] : []));
     } catch (error) {
       status.textContent = `The search does not work here: ${error.message}. Load the page again, or use the contents.`;
     }

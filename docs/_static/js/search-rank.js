@@ -10,29 +10,43 @@
   const PHRASE = 1.5; // how much the best phrase of a page counts, where the best text counts 1
   const SHARE = 0.8; // how much it counts that the phrase has nothing else
   const MORE = 3; // further sections that a result names
-  const EXCERPT = 180;
-  const CHUNK = 50;
+  const CHUNK = 200;
   const LONGEST_QUERY = 4000;
+
+  /** Return the words of each section, from lines that each hold a word and the sections that have it. */
+  function wordsOfEach(lines, count) {
+    const sections = Array.from({ length: count }, () => []);
+    for (const line of lines) {
+      const [word, ...steps] = line.split(" ");
+      let place = -1;
+      steps.forEach((step) => sections[(place += Number(step))].push(word));
+    }
+    return sections.map((words) => words.join(" "));
+  }
 
   /**
    * Make the search of an index, as `docs/_ext/search_index.py` writes it.
    * @param {object} index
    * @param {Function} MiniSearch
-   * @returns {Promise<(query: string, options?: {limit?: number, typing?: boolean}) => {results: object[], suggestions: object[]}>}
+   * @returns {Promise<(query: string, options?: {limit?: number, typing?: boolean}) => {results: object[], suggestions: object[], absent: string[]}>}
    */
   async function make(index, MiniSearch) {
     const { pages } = index;
-    const sections = index.sections.map(([page, anchor, title, text, code], id) => {
+    const [texts, codes] = [index.text, index.code].map((lines) => wordsOfEach(lines, index.sections.length));
+    const sections = index.sections.map(([page, anchor, title, lead], id) => {
       const trail = [...pages[page].trail, ...(anchor ? [pages[page].title] : [])];
-      const { about, keywords } = anchor ? { about: "", keywords: [] } : pages[page];
-      return { id, page, anchor, title, trail, about, keywords: keywords.join(" , "), text, code };
+      const { about, fix, keywords } = anchor ? { about: "", fix: "", keywords: [] } : pages[page];
+      const written = { about: about || fix, keywords: keywords.join(" , "), text: texts[id], code: codes[id] };
+      return { id, page, anchor, title, trail, lead: lead || about, ...written };
     });
+    const alike = index.alike.map(([pattern, text]) => [new RegExp(pattern, "g"), text]);
+    const plain = (query) => alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), query);
     const messages = index.messages.map(([source, page]) => ({ expression: new RegExp(source), page }));
     const beginning = (page) => sections.find((section) => section.page === page);
     const phrases = pages.map(({ title, keywords }) =>
       [title, ...keywords].map((phrase) => [...new Set(search.words(phrase))].map((word) => search.terms(word)))
     );
-    const known = new Set();
+    const known = new Set(index.common.flatMap(search.terms));
     const engine = new MiniSearch({
       fields: Object.keys(BOOST),
       extractField: (section, field) => (field === "trail" ? section.trail.join(" ") : section[field]),
@@ -47,7 +61,7 @@
 
     /** Pages of the entries that have a message of the query, causes before consequences before warnings. */
     const matching = (query) => [
-      ...new Set(messages.filter(({ expression }) => expression.test(query)).map(({ page }) => page)),
+      ...new Set(messages.filter(({ expression }) => expression.test(plain(query))).map(({ page }) => page)),
     ];
 
     function groupsOf(query, typing) {
@@ -145,7 +159,7 @@
         trail: first.trail,
         fix: pages[page].fix,
         matched,
-        excerpt: search.excerpt(first.text, query, EXCERPT),
+        excerpt: search.marked(first.lead, query),
         more: others.slice(0, MORE).map(reference),
       };
     }
@@ -158,7 +172,7 @@
     /** A page for those who found nothing, with how it begins. */
     function suggested(page) {
       const begin = beginning(page);
-      return { ...reference(begin), excerpt: search.excerpt(begin.text, "", EXCERPT) };
+      return { ...reference(begin), excerpt: search.marked(begin.lead, "") };
     }
 
     return (text, { limit = 20, typing = false } = {}) => {
@@ -171,8 +185,10 @@
       matched.forEach((page) => groups.delete(page));
       const others = [...groups.values()].sort((left, right) => right.score - left.score);
       const results = [...first, ...others].slice(0, limit).map((group, place) => resultOf(group, place < first.length, query));
+      const lacking = (word) => !known.has(word) && !known.has(`~${search.stem(word)}`);
+      const absent = [...new Set(search.words(query).filter(lacking))];
       const suggestions = results.length ? [] : index.suggestions.map(suggested);
-      return { results, suggestions };
+      return { results, suggestions, absent };
     };
   }
 

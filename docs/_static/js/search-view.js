@@ -2,6 +2,9 @@
 "use strict";
 
 ((search) => {
+  const MOST_PAGES = 3;
+  const LONGEST_REPORT = 1000;
+
   /** Make an element of a class and of what it holds. */
   function element(name, className, ...children) {
     const node = document.createElement(name);
@@ -64,5 +67,19 @@
       element("p", "search-excerpt", ...marks(page.excerpt))
     );
 
-  Object.assign(search, { options, item, suggestion });
+  /** Say that no entry has a message, with the best pages for its words, and a link to report it. */
+  function missing(message, { results, suggestions }, addressOf) {
+    const pages = [...results, ...suggestions].slice(0, MOST_PAGES).map((page) => element("li", "", link(page, addressOf)));
+    return [element("p", "", absent(results)), element("ul", "", ...pages), element("p", "", report(message))];
+  }
+
+  const absent = (results) => `No entry has this message. ${results.length ? "Pages with some of its words:" : "Start here:"}`;
+
+  /** Make a link that opens a report of a message that no entry has. */
+  function report(message) {
+    const href = `${globalThis.searchIndex.report}&message=${encodeURIComponent(message.slice(0, LONGEST_REPORT))}`;
+    return Object.assign(element("a", "", "Report the missing message"), { href });
+  }
+
+  Object.assign(search, { options, item, suggestion, missing, absent, report });
 })((globalThis.siteSearch ??= {}));

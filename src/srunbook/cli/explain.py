@@ -22,7 +22,7 @@ Example:
 
 \b
 Exit status: 0 if an entry explains the first failure or dumps show where ranks
-wait, 3 if no entry knows it, 4 if no line speaks of a failure, 2 if a log, a
+wait, 3 if no entry has it, 4 if nothing looks like a failure, 2 if a log, a
 dump or a job could not be read.
 """,
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from srunbook._files import BLOCK, read_blocks
-from srunbook.explain.entries import Entry, expression, load_entries, load_ordinary, page_of, shown
+from srunbook.explain.entries import Entry, expression, load_entries, load_ordinary, page_of, plain, shown
 from srunbook.explain.hangs import VERSION, Collective, Dump, DumpError, Hang, find_hangs, read_dump
 from srunbook.explain.redact import Redactor
 from srunbook.explain.report import Diagnosis, Report, Status, diagnose
@@ -47,6 +47,7 @@ __all__ = [
     "load_entries",
     "load_ordinary",
     "page_of",
+    "plain",
     "shape",
     "shown",
 ]

@@ -95,6 +95,22 @@ def load_patterns() -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath("patterns.toml").read_text(encoding="utf-8"))
 
 
+@cache
+def _alike() -> list[tuple[re.Pattern[str], str]]:
+    return [(compiled(pattern), text) for pattern, text in load_patterns()["alike"]]
+
+
+def plain(text: str) -> str:
+    """Return a text with the quotes and blanks that a form of a message has, whichever its version prints.
+
+    >>> plain("NET/IB :  Got 'x'") == plain("NET/IB: Got `x`")
+    True
+    """
+    for pattern, replacement in _alike():
+        text = pattern.sub(replacement, text)
+    return text
+
+
 def compiled(pattern: str) -> re.Pattern[str]:
     r"""Compile a pattern so that `\d`, `\w`, `\b` and `.` mean what they mean in JavaScript."""
     return re.compile(pattern, re.ASCII | re.DOTALL)
@@ -121,21 +137,21 @@ def literals(form: str) -> list[str]:
 
 
 def expression(form: str) -> str:
-    r"""Return the regular expression of a form.
+    r"""Return the regular expression of a form, which finds it in a plain line.
 
     >>> print(expression("waited # s for *"))
     waited\ -?\d[\d.,]*\ s\ for\ [^ \t\n]+?
     """
-    return "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(form))
+    return "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(plain(form)))
 
 
-def anchor(form: str) -> bytes:
-    """Return the longest text that a line must contain to have this form.
+def anchor(form: str) -> str:
+    """Return the longest text that a plain line must contain to have this form.
 
     >>> anchor("rank # on * did not reach rank 0 at *")
-    b' did not reach rank 0 at '
+    ' did not reach rank 0 at '
     """
-    return max(literals(form), key=len).encode()
+    return max(literals(plain(form)), key=len)
 
 
 def shown(form: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -32,11 +32,12 @@ class Diagnosis:
     """Why a job failed.
 
     Args:
-        cause: The first failure, or None where no line speaks of one. One without a slug is known to no entry; one of
+        cause: The first failure, or None where no line looks like one. Without a slug, no entry has it; one of
             weight `ENDED` says only which task ended first.
         consequences: What followed, the first line of each entry.
         warnings: Lines of entries that good runs print, too.
         to_search: The lines most worth searching for, where no entry knows the cause.
+        healthy: Whether nothing failed, and `to_search` are lines of a job that came to its end.
         hosts: Nodes by rank, as far as the logs name them.
     """
 
@@ -44,6 +45,7 @@ class Diagnosis:
     consequences: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
     to_search: tuple[Finding, ...] = ()
+    healthy: bool = False
     hosts: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -65,16 +67,29 @@ def diagnose(logs: Iterable[Scanned], *, completed: bool = False) -> Diagnosis:
     failures = [finding for finding in known if _role(finding) != "warning"]
     warnings = [finding for finding in known if _role(finding) == "warning"]
     unknown = [finding for finding in findings if not finding.slug and not _belongs(finding, failures)]
-    loud = [] if completed else [finding for finding in unknown if finding.weight >= Trouble.HARD]
+    survived = unknown if completed else [*_survived(unknown, logs)]
+    serious = [finding for finding in unknown if finding not in survived]
+    loud = [finding for finding in serious if finding.weight >= Trouble.HARD]
     if not failures and not loud and not completed:
-        loud = [finding for finding in unknown if finding.weight is Trouble.ERROR] or _ended(logs)
+        loud = [finding for finding in serious if finding.weight is Trouble.ERROR] or _ended(logs)
     first = _first(loud, failures)
     followed = [finding for finding in _first_of_each(failures) if not first or finding.slug != first.slug]
     spoken = [finding for finding in unknown if finding.weight is not Trouble.ENDED]
     candidates = [finding for finding in spoken if finding.weight >= Trouble.HARD or not _is_near(finding, failures)]
     candidates.sort(key=lambda finding: (finding is not first, -finding.weight))
     to_search = [] if first and first.slug else _first_of_each(candidates, "text")[:MOST_TO_SEARCH]
-    return Diagnosis(first, tuple(followed), tuple(_first_of_each(warnings)), tuple(to_search), hosts)
+    healthy = first is None and any(each in survived and each.weight > Trouble.HINT for each in to_search)
+    return Diagnosis(first, tuple(followed), tuple(_first_of_each(warnings)), tuple(to_search), healthy, hosts)
+
+
+def _survived(unknown: Iterable[Finding], logs: Sequence[Scanned]) -> Iterator[Finding]:
+    """Yield the lines that the end of the training follows: of all ranks, or for an error in one line, of any."""
+    ends = {end for log in logs for end in log.ends}
+    whole = bool(ends) and all((rank, size) in ends for _, size in ends for rank in range(size))
+    last = {finding.log: log.last_end for log in logs for finding in log.findings}
+    for finding in unknown:
+        if finding.number < last[finding.log] and (whole if ends else finding.weight < Trouble.HARD):
+            yield finding
 
 
 def _ended(logs: Iterable[Scanned]) -> list[Finding]:
@@ -133,7 +148,7 @@ class Status(IntEnum):
     EXPLAINED = 0  # an entry explains the first failure, or dumps show where ranks wait
     BAD_INPUT = 2  # a log, a dump or a job could not be read; what the others say is printed
     UNKNOWN = 3  # something failed that no entry knows, or a rank ended and no line says why
-    NOTHING_FAILED = 4  # no line speaks of a failure
+    NOTHING_FAILED = 4  # no line looks like a failure
 
 
 @dataclass(frozen=True)
@@ -173,13 +188,19 @@ class Report:
         lines += self._of_dumps() if self.dumps else []
         if diagnosis.cause:
             lines += self._of_cause(diagnosis.cause)
+        elif diagnosis.healthy:
+            lines.append("The job looks healthy: it came to its end after these lines, which are warnings.")
         elif not self.hangs:
             read = f"{len(self.logs)} log{'' if len(self.logs) == 1 else 's'}"
-            lines.append(f"No line of {read} speaks of a failure." if self.logs else "No log was read.")
-            lines.append(f"To check that the job did what it should: srunbook verify {self.job or 'JOBID'}")
+            lines.append(f"Nothing in {read} looks like a failure." if self.logs else "No log was read.")
+            if self.state and not self.state.startswith("COMPLETED"):  # where verify would only lead back
+                lines += ["", *self._advice(SAYS_NOTHING)]
+            else:
+                lines.append(f"To check that the job did what it should: srunbook verify {self.job or 'JOBID'}")
         others = [finding for finding in diagnosis.to_search if finding is not diagnosis.cause]
         if others:
-            lines += ["", f"Worth searching for{' as well' if diagnosis.cause else ''}:", "", *map(self._quote, others)]
+            worth = f"Worth searching for{' as well' if diagnosis.cause else ''}:"
+            lines += ["", *([] if diagnosis.healthy else [worth, ""]), *map(self._quote, others)]
         lines += ["", "What followed:"] if diagnosis.consequences else []
         for finding in diagnosis.consequences[:MOST_SHOWN]:
             lines += ["", f"  {self._place(finding)}", self._quote(finding), *self._advice(finding.slug)]
@@ -194,7 +215,7 @@ class Report:
         if cause.weight is Trouble.ENDED:
             sentence = self._shown(ended_first(cause.text))
             return [sentence, "", f"  {self._line(cause)}", self._quote(cause), *self._advice(SAYS_NOTHING)]
-        return [f"No entry knows the first failure: {self._place(cause)}", "", self._quote(cause)]
+        return [f"No entry has the first failure: {self._place(cause)}", "", self._quote(cause)]
 
     def _of_dumps(self) -> list[str]:
         sentences = [self._shown(text) for hang in self.hangs for text in hang.sentences(self.diagnosis.hosts)]

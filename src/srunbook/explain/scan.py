@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
 
-from srunbook.explain.entries import Entry, anchor, compiled, expression, load_patterns
+from srunbook.explain.entries import Entry, anchor, compiled, expression, load_patterns, plain
 
 MOST_KINDS = 100_000
 """Kinds of lines that are remembered of a log; a log with more has some of them judged twice."""
@@ -39,13 +39,14 @@ COLOURS = re.compile(PATTERNS["colours"].encode())
 LABEL, VARYING, CHAINED, MEASURED, TASK = (
     compiled(PATTERNS[name]) for name in ("label", "varying", "chained", "measured", "task")
 )
+ENDED = re.compile(PATTERNS["ended"].encode(), re.MULTILINE)
 TIMES = [*map(compiled, PATTERNS["times"])]
 STOPPED: str = PATTERNS["stopped"]
 
 WORDS = (
-    b"rror", b"ERR", b"xception", b"ail", b"FAIL", b"FATAL", b"atal", b"ault", b"illed", b"bort", b"arn", b"WARN",
-    b"annot", b"an't", b"nable to", b"enied", b"efused", b"imed out", b"imeout", b"not found", b"No such", b"nvalid",
-    b"Interrupt", b"Exit", b"space left", b"exceeded", b"dumped", b"erminat",
+    "rror", "ERR", "xception", "ail", "FAIL", "FATAL", "atal", "ault", "illed", "bort", "arn", "WARN", "annot", "an't",
+    "nable to", "enied", "efused", "imed out", "imeout", "not found", "No such", "nvalid", "Interrupt", "Exit",
+    "space left", "exceeded", "dumped", "erminat", ".cc:", ".cpp:", ".cu:", ".py:",
 )  # fmt: skip
 """One of these stands in every line that speaks of trouble."""
 
@@ -93,6 +94,8 @@ class Scanned:
 
     findings: list[Finding] = field(default_factory=list)  # in the order of the log
     hosts: dict[int, str] = field(default_factory=dict)  # nodes by rank, as far as the log names them
+    ends: set[tuple[int, int]] = field(default_factory=set)  # rank and world size of the end lines
+    last_end: int = 0  # number of the last line that says a rank or the training came to its end
     size: int = 0  # bytes that were read
     problems: list[str] = field(default_factory=list)  # what could not be read
 
@@ -137,6 +140,9 @@ class Scanner:
             if lines[0][0] == 1 and len(whole) - len(whole.translate(None, CONTROLS)) > MOST_CONTROLS * len(whole):
                 return Scanned(problems=["a binary file, expected a log"])
             _note_hosts(whole, scanned.hosts, started)
+            for end in ENDED.finditer(whole):
+                scanned.last_end = lines[whole.count(b"\n", 0, end.start())][0]
+                scanned.ends |= {(int(end[1]), int(end[2]))} if end[1] else set()
             judged = self._judged(name, lines, _new(whole, kinds))
             for place, finding in islice(judged, MOST_FINDINGS - len(findings)):
                 time = _time_of([*before, *texts[max(0, place - LOOK_BACK) : place + 1]][-LOOK_BACK:])
@@ -153,22 +159,21 @@ class Scanner:
 
     def _judged(self, name: str, lines: list[tuple[int, bytes]], places: list[int]) -> Iterator[tuple[int, Finding]]:
         """Yield the findings among the lines at some places, with their places."""
-        text = b"\n".join([lines[place][1] for place in places])
+        text = plain(b"\n".join([lines[place][1] for place in places]).decode("utf-8", errors="replace"))
         active = [pattern for pattern in self.patterns if pattern[1] in text]
         words = [word for word in WORDS if word in text]
         if not active and not words:
             return
-        for place in places:
-            number, line = lines[place]
+        for place, line in zip(places, text.split("\n"), strict=True):
             known = [(slug, form) for slug, needed, form in active if needed in line]
             if not known and not any(word in line for word in words):
                 continue
-            decoded = line.decode("utf-8", errors="replace")
-            message, rank = strip_labels(decoded)
+            number, whole = lines[place]
+            message, rank = strip_labels(whole.decode("utf-8", errors="replace"))
             if CHAINED.match(message):
                 yield place, Finding("", Trouble.NONE, message, name, number, rank)
                 continue
-            slugs = dict.fromkeys(slug for slug, form in known if form.search(decoded))
+            slugs = dict.fromkeys(slug for slug, form in known if form.search(line))
             weight = trouble(message)
             if weight is Trouble.ENDED:
                 rank = task_of(message)
@@ -333,9 +338,9 @@ def ended_first(line: str) -> str:
     """Return who ended first and how, in words; an empty text if the line tells of no task that ended by itself.
 
     >>> ended_first("srun: error: node4: task 1: Exited with exit code 1")
-    'Rank 1 on node4 ended first, with exit code 1; nothing that it printed says why.'
+    'Rank 1 on node4 ended first, with exit code 1; nothing it printed says why.'
     >>> ended_first("srun: error: node2: tasks 4-7: Killed")
-    'Ranks 4-7 on node2 ended first, by a signal (Killed); nothing that they printed says why.'
+    'Ranks 4-7 on node2 ended first, by a signal (Killed); nothing they printed says why.'
     >>> ended_first("srun: error: node3: task 0: Terminated")
     ''
     """
@@ -345,4 +350,4 @@ def ended_first(line: str) -> str:
     host, ranks, code, signal = match.groups()
     who, they = ("Rank", "it") if ranks.isdecimal() else ("Ranks", "they")
     how = f"with {code}" if code else f"by a signal ({signal})"
-    return f"{who} {ranks} on {host} ended first, {how}; nothing that {they} printed says why."
+    return f"{who} {ranks} on {host} ended first, {how}; nothing {they} printed says why."

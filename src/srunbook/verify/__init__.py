@@ -87,13 +87,14 @@ def _verify(
     name = job or str(results[0])
     parts = accounting.parts or {name: accounting}
     ended = not accounting.queued and all(part.attempts[-1][0].ended for part in parts.values() if part.rows)
-    logs = folder.logs(numbers, results, named) if ended else Logs()
+    ran = ended and (not accounting.rows or any(row.node_list for row in accounting.rows))
+    logs = folder.logs(numbers, results, named) if ran else Logs()
     checks = []
     for part, rows in parts.items():
-        of_part = [check_job(part, rows), *([check_steps(part, rows, logs)] if ended and rows.rows else [])]
+        of_part = [check_job(part, rows), *([check_steps(part, rows, logs)] if ran and rows.rows else [])]
         several = len(parts) > 1 or "+" in part
         checks += [replace(check, name=f"{part} {check.name}") if several else check for check in of_part]
-    if ended:
+    if ran:
         worlds = latest(logs.worlds(numbers or logs.jobs), accounting)
         checks += check_ranks(name, worlds, accounting, logs, backend)
         checks += [check_files(results, require)] if require else []

@@ -21,9 +21,10 @@ STATUSES = {
 
 STATES = {
     "CANCELLED": "somebody ended it: sacct with --format=JobID,State%30 says who; then submit again",
+    "TIMEOUT": "its time was up: ask for more with --time, or save before the end with --signal=USR1@300",
     "PREEMPTED": "other jobs took its nodes: submit again, with --requeue if the program can resume",
 }
-"""What to do where no log says why a job ended; its steps are CANCELLED in other cases, too."""
+"""What to do where the state of a job says why it ended; its steps are CANCELLED in other cases, too."""
 
 OWN_WORLDS = (
     "under torchrun, --nnodes is missing or --standalone is given; without torchrun, take rank and world size from "
@@ -55,7 +56,10 @@ def check_job(job: str, accounting: Accounting) -> Check:
     evidence = f"{row.ending}, {where}, says sacct{again}"
     if _fine(row):
         return passed("job", evidence)
-    return failed("job", f"{evidence}; expected COMPLETED 0:0", STATES.get(row.state) or _hint(job, row))
+    advice = STATES.get(row.state) or _hint(job, row)
+    if not row.node_list:
+        advice = f"it never started: submit it again; while it waits, {why} says why"
+    return failed("job", f"{evidence}; expected COMPLETED 0:0", advice)
 
 
 def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
@@ -64,7 +68,8 @@ def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
     wrong = [row for row in steps if not _fine(row)]
     if wrong:
         named = ", ".join(f"{row.identity} is {row.ending}" for row in wrong[:8])
-        return failed("steps", f"{named}; expected COMPLETED 0:0", _hint(job, wrong[0]))
+        hint = "the line above says what to do" if job_row.state in STATES else _hint(job, wrong[0])
+        return failed("steps", f"{named}; expected COMPLETED 0:0", hint)
     if not _used_srun(steps) and (job_row.nodes or 1) > 1 and not logs.started:
         return not_proven("steps", f"{_count(job_row.nodes, 'node')}, and no step of srun", NO_SRUN)
     return passed("steps", _few([f"{row.identity} {row.ending}" for row in steps]) or "no step, one node")

@@ -150,10 +150,13 @@ class Folder:
         Slurm is asked by the first number. There is none if it does not know the job.
         """
         logs = Logs()
-        for path in dict.fromkeys(named or self._told(numbers)):
+        told = self._told(numbers)
+        for path in dict.fromkeys(named or filter(is_file, told)):
             logs.add(path)
         if logs.started or named:
             return logs
+        if told[:1] == [Path("/dev/null")]:
+            logs._fail("the job's output went to /dev/null", "submit it again with --output=slurm-%j.out")
         mine, known = _holds(numbers), {*logs.read}
         for path in self._names:
             if mine.search(path.name) and path not in known and is_file(path):
@@ -166,15 +169,14 @@ class Folder:
         return logs
 
     def _told(self, numbers: Sequence[str]) -> list[Path]:
-        """Return the files that Slurm says a job writes to."""
+        """Return the paths that Slurm says a job writes to."""
         if not numbers:
             return []
         outputs = self._outputs(leading_number(numbers[0])) or self._outputs(numbers[0])
         files = next((outputs[number] for number in numbers if number in outputs), None)
         here = self.path.resolve()
         paths = [Path(name) for name in dict.fromkeys([files.output, files.errors])] if files else []
-        near = [self.path / path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
-        return [path for path in near if is_file(path)]
+        return [self.path / path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
 def is_file(path: Path) -> bool:
