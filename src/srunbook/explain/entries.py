@@ -111,6 +111,7 @@ def plain(text: str) -> str:
     return text
 
 
+@cache
 def compiled(pattern: str) -> re.Pattern[str]:
     r"""Compile a pattern so that `\d`, `\w`, `\b` and `.` mean what they mean in JavaScript."""
     return re.compile(pattern, re.ASCII | re.DOTALL)
