@@ -83,7 +83,11 @@ def test_chosen_file_and_clear(open_page):
     """A file that was chosen is read as a pasted log. What no entry knows, and an empty field, are said to be so."""
     page = open_page(PAGE)
     result = page.locator(".paste-result")
-    for text, said in {f"step 1\n{NCCL}": NCCL, "KeyError: 'a'": "No entry has this message", "a": "Nothing looks like a failure"}.items():
+    for text, said in {
+        f"step 1\n{NCCL}": NCCL,
+        "KeyError: 'a'": "No entry has this message",
+        "a": "Nothing looks like a failure",
+    }.items():
         page.locator("input[type=file]").set_input_files(
             {"name": "job.log", "mimeType": "text/plain", "buffer": text.encode()}
         )
