@@ -38,7 +38,7 @@ def problems(html: str) -> list[str]:
 
 
 def test_every_page_has_one_heading_and_one_description(built_site):
-    """Every page has one h1 and one description of 50 to 160 characters that ends with a word. No guides share a title."""
+    """Every page has one h1 and one description of 50 to 160 characters, cut at a word; no guides share a title."""
     pages = names(built_site)
     found = [
         f"{name}: {problem}"
