@@ -11,6 +11,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext"), str(ROOT / "bench")]
 
 import colours  # noqa: E402 - from docs/_ext
 
+from srunbook import __version__ as release  # noqa: E402, F401 - for the foot of each page
+
 # Before anything imports jax: the examples that run inside the build see 8 CPU devices, unless the caller has chosen.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):

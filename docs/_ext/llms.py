@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from bs4 import Tag
     from sphinx.application import Sphinx
 
-UNSEEN = re.compile(
-    r'<a class="headerlink".*?</a>|<del>.*?</del>|<span class="diff-gap">.*?</span>'
-    r'|<div class="sphx-glr-download-link-note.*?</div>',
-    re.DOTALL,
-)
-"""Marks of headings, what a difference has besides the new file, and the gallery's links within a page."""
+UNSEEN = re.compile(r'<a class="headerlink".*?</a>|<del>.*?</del>|<span class="diff-gap">.*?</span>', re.DOTALL)
+"""Marks of headings, and what a difference has besides the new file."""
 
 
 def language(block: Tag) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from functools import cache
 from html import escape
 from pathlib import Path
 from textwrap import shorten
@@ -79,6 +81,37 @@ def load(app: Sphinx, page: str, _template: str, _context: dict[str, Any], doctr
         app.add_css_file("sg_gallery.css")
 
 
+@cache
+def last_changes(root: Path) -> dict[str, str]:
+    """Return the date of the last commit of each file, by its path from the root; nothing where there is no history."""
+    command = ["git", "log", "--format=%x00%cs", "--name-only", "--", "docs", "examples"]
+    try:
+        log = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=False).stdout
+    except OSError:  # git is not installed
+        return {}
+    dates: dict[str, str] = {}
+    for commit in log.split("\0")[1:]:
+        date, *names = commit.split("\n")
+        for name in names:
+            dates.setdefault(name, date)  # the newest commit comes first
+    return dates
+
+
+def tell_source(app: Sphinx, page: str, _template: str, context: dict[str, Any], doctree: object) -> None:
+    """Tell the template when a page last changed, and lead from a page of the gallery to the file that makes it."""
+    if doctree is None:
+        return
+    root = Path(app.srcdir).parent
+    source = app.env.doc2path(page).relative_to(root).as_posix()
+    if page.startswith("gallery/"):
+        folder, _, name = page.replace("gallery", "examples", 1).rpartition("/")
+        source = f"{folder}/{'GALLERY_HEADER.rst' if name == 'index' else f'{name}.py'}"
+        repository, branch = context["theme_source_repository"], context["theme_source_branch"]
+        context["theme_source_edit_link"] = f"{repository}/edit/{branch}/{source}"
+        context["theme_source_view_link"] = f"{repository}/blob/{branch}/{source}"
+    context["changed"] = last_changes(root).get(source)
+
+
 def find_site(app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
     """Lead the links of `404.html` from the folder of the site, since a host sends it for an address of any depth.
 
@@ -100,6 +133,13 @@ def replace_hyphens(_app: Sphinx, doctree: nodes.document) -> None:
                 text.parent.replace(text, nodes.Text(": "))
 
 
+def remove_clutter(_app: Sphinx, doctree: nodes.document) -> None:
+    """Remove the gallery's note that a page has an end, and the place of tags, which nothing has."""
+    for node in [*doctree.findall(nodes.note), *doctree.findall(nodes.raw)]:
+        if "sphx-glr-download-link-note" in node["classes"] or "sg-tag-list" in node.astext():
+            node.parent.remove(node)
+
+
 def write_sites(app: Sphinx) -> None:
     """Write what is known of each site, except the account, which is an example, for the panel *My cluster*."""
     known = {}
@@ -113,7 +153,9 @@ def write_sites(app: Sphinx) -> None:
 def setup(app: Sphinx) -> None:
     """Connect the changes, most of them after those of other extensions."""
     app.connect("doctree-read", replace_hyphens)
+    app.connect("doctree-read", remove_clutter)
     app.connect("doctree-read", describe, priority=900)
     app.connect("html-page-context", load)
+    app.connect("html-page-context", tell_source)
     app.connect("html-page-context", find_site, priority=900)
     after_build(app, write_sites)

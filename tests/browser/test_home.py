@@ -67,8 +67,8 @@ def test_chooser(open_page, site):
     answers = page.locator(".chooser-answers").inner_text()
     page.get_by_role("button", name="Start again").click()
 
-    assert checked == ["CPUs only"]
-    assert "gloo" in answers
+    assert checked == ["JAX", "CPUs only"]
+    assert "The job script" in answers
     assert page.locator(".chooser-box input:checked").count() == 0
     assert page.locator(".chooser-answers li").count() == 0
 

@@ -102,3 +102,19 @@ def test_print(open_page, name):
     assert page.locator("article details").count() > 0
     assert cut == []
     assert closed == 0
+
+
+@pytest.mark.parametrize(
+    ("scheme", "media", "turned"),
+    [("light", "screen", False), ("light", "print", False), ("dark", "screen", True), ("dark", "print", False)],
+)
+def test_plots_are_turned_in_the_dark_only(open_page, scheme, media, turned):
+    """With the theme "auto", a plot changes its colours on a dark screen, and neither in light nor on paper."""
+    page = open_page("gallery/gloo_ddp/plot_scaling.html", scheme=scheme)
+    page.emulate_media(media=media)
+    filters = page.evaluate(
+        "[...document.querySelectorAll('img.sphx-glr-single-img')].map(image => getComputedStyle(image).filter)"
+    )
+
+    assert filters
+    assert all((one != "none") == turned for one in filters)

@@ -55,6 +55,10 @@ def test_table_has_an_answer_for_each_choice():
     assert len(rows) > 5
     assert all(len(row) == 4 and "](" in row[3] for row in rows)
     assert len({tuple(row[:3]) for row in rows}) == len(rows)
+    for answers in ({row[1] for row in rows}, {row[2] for row in rows}):  # each framework has a row with each of them
+        assert all(
+            any({name, answer} < {*row} for row in rows) for name in {row[0] for row in rows} for answer in answers
+        )
 
 
 @pytest.mark.parametrize("framework", ["PyTorch", "JAX"])

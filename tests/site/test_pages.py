@@ -38,7 +38,7 @@ def problems(html: str) -> list[str]:
 
 
 def test_every_page_has_one_heading_and_one_description(built_site):
-    """Every page has one h1, and one description of 50 to 160 characters that ends with a word."""
+    """Every page has one h1 and one description of 50 to 160 characters, cut at a word; no guides share a title."""
     pages = names(built_site)
     found = [
         f"{name}: {problem}"
@@ -46,7 +46,10 @@ def test_every_page_has_one_heading_and_one_description(built_site):
         for problem in problems((built_site / f"{name}.html").read_text(encoding="utf-8"))
     ]
 
+    guides = [(built_site / f"{name}.html").read_text(encoding="utf-8") for name in pages if name.startswith("guides/")]
+
     assert not found
+    assert len({re.findall("<title>(.*?)</title>", html)[0] for html in guides}) == len(guides)
     assert len(pages) > 100
     assert problems("<h1>a</h1><h1>b</h1>") == ["2 h1", "0 descriptions"]
 

@@ -187,6 +187,7 @@ def test_every_page_has_a_preview_and_an_edit_link(built_site):
     for name in written:
         html = (built_site / name.with_suffix(".html")).read_text(encoding="utf-8")
         assert f'href="https://github.com/srunbook/srunbook/edit/main/docs/{name.as_posix()}"' in html
+        assert f"https://github.com/srunbook/srunbook/issues/new?title={name.with_suffix('').as_posix()}%3A" in html
         for field in ("og:title", "og:description", "og:url"):
             assert re.search(rf'<meta property="{field}" content="[^"]+"', html), (name, field)
 
@@ -195,7 +196,7 @@ def test_page_for_missing_addresses(built_site):
     """The 404 page names the folder of the published site, from which all its links and files lead on."""
     html = (built_site / "404.html").read_text(encoding="utf-8")
 
-    assert "There is no such page" in html
+    assert "This page doesn't exist" in html
     assert html.index('<base href="/en/latest/">') < html.index("<link")
     assert 'href="troubleshooting/index.html"' in html
     assert not re.search(r'(?:href|src)="/(?!en/latest/")', html)

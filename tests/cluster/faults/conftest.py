@@ -304,23 +304,22 @@ def await_restarts(until) -> Callable[..., list[float]]:
 @pytest.fixture(scope="session")
 def outcomes(pytestconfig, slurm) -> Iterator[Callable[..., None]]:
     """Take what came of a fault; with `--record` it is written at the end, in place of earlier rows."""
-    rows: list[tuple[float, Configuration]] = []
+    rows: list[Configuration] = []
 
-    def add(row: float, fault: str, accepted: str, *, control: str = "none", **samples: float) -> None:
-        print(f"row {row}: {fault}: {samples}")
-        parameters = {"row": int(row), "fault": fault, "accepted": accepted, "negative_control": control}
+    def add(fault: str, accepted: str, *, control: str = "none", **samples: float) -> None:
+        print(f"{fault}: {samples}")
+        parameters = {"fault": fault, "accepted": accepted, "negative_control": control}
         taken = {name: [float(f"{x:.3g}")] for name, x in samples.items()}
-        rows.append((row, Configuration(fault, parameters, taken)))
+        rows.append(Configuration(fault, parameters, taken))
 
     yield add
     if not pytestconfig.getoption("--record") or not rows:
         return
-    found = {item.name: item for _, item in sorted(rows, key=lambda pair: pair[0])}
     earlier = read_measurement(RESULT).configurations if RESULT.exists() else []
-    whole = {item.name: item for item in earlier} | found  # a run without --full leaves the longer forms as they are
+    whole = {item.name: item for item in (*earlier, *rows)}  # a run without --full leaves the longer forms as they are
     measurement = Measurement.taken_now(
         "nox -s faults -- --full --record",
-        sorted(whole.values(), key=lambda item: item.parameters["row"]),
+        list(whole.values()),
         versions={"srunbook": srunbook.__version__, "slurm": slurm.root["slurm"], "torch": torch.__version__},
         parameters={"steps": LAST_STEP, "save_every": SAVE_EVERY, "processes_per_node": 1},
         machine={"proctrack": slurm.plugins["proctrack"]},

@@ -1,4 +1,4 @@
-"""What becomes of checkpoints: killed saves, damage, a full disk, other ranks, no numbers. Rows 9-11, 13 and 15."""
+"""What becomes of checkpoints: killed saves, damage, a full disk, other ranks, no numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def copy(interrupted):
 
 
 def test_damage_is_passed_over(healed, copy, submit, undisturbed, outcomes):
-    """Row 10: where the newest checkpoint has a flipped bit, the one before is restored."""
+    """Where the newest checkpoint has a flipped bit, the one before is restored."""
     target, there = copy("damaged")
     flipped = target / "step_00000009.pt"
     content = bytearray(flipped.read_bytes())
@@ -38,7 +38,6 @@ def test_damage_is_passed_over(healed, copy, submit, undisturbed, outcomes):
     trial = submit("", **there)
     job = trial.await_end()
     outcomes(
-        10,
         "a flipped bit in the newest checkpoint",
         "falls back to the one before, says so",
         lost_steps=10 - trial.resumed()[0],
@@ -51,13 +50,12 @@ def test_damage_is_passed_over(healed, copy, submit, undisturbed, outcomes):
 
 
 def test_a_killed_save_does_not_count(healed, submit, outcomes):
-    """Row 9: where a rank is killed in a save, after it has written its data, the checkpoint before is the newest."""
+    """Where a rank is killed in a save, after it has written its data, the checkpoint before is the newest."""
     fault = "kill:0:6:save"
     trial = submit(fault)
     at = trial.await_fault(fault)
     over = trial.await_over()
     outcomes(
-        9,
         "SIGKILL during a save",
         "the checkpoint before is restored",
         over_s=over - at,
@@ -69,7 +67,7 @@ def test_a_killed_save_does_not_count(healed, submit, outcomes):
 
 
 def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted, outcomes, request):
-    """Row 13: a job of two ranks goes on with three, each image once, to the same loss within 1e-5, not bit for bit."""
+    """A job of two ranks goes on with three, each image once, to the same loss within 1e-5, not bit for bit."""
     sizes = (1, 3) if request.config.getoption("--full") else (3,)
     places = {nodes: copy(f"on-{nodes}")[1] for nodes in sizes}
     trials = {nodes: submit("", nodes=nodes, batches=True, **there) for nodes, there in places.items()}
@@ -87,7 +85,6 @@ def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted,
                     seen.update(event["images"])
         difference = abs(trial.loss() / undisturbed(2).loss() - 1)
         outcomes(
-            13 + nodes / 100,
             f"restart of N=2 at N={nodes}",
             "each image once, loss within 1e-5",
             control="the final parameters are not bit-identical",
@@ -102,7 +99,7 @@ def test_another_number_of_ranks(healed, copy, submit, undisturbed, interrupted,
 
 @pytest.mark.short_fault
 def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
-    """Row 11: a save on a full disk fails with a clear message, and the checkpoint before is whole."""
+    """A save on a full disk fails with a clear message, and the checkpoint before is whole."""
     fault, folder = "wait:0:5:data", "/scratch/full"
     trial = submit(fault, arguments=[f"--checkpoint-dir={folder}"])
     trial.await_fault(fault)
@@ -112,7 +109,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
     faults.heal(healed)
     command = f"mkdir checkpoints && cp -r {folder} checkpoints/{trial.identity}"
     kept = cluster.capture(healed, ["bash", "-c", command], folder=trial.inside)
-    outcomes(11, "a full disk", "old checkpoint kept, clear error", over_s=over - at, lost_steps=6 - trial.restored())
+    outcomes("a full disk", "old checkpoint kept, clear error", over_s=over - at, lost_steps=6 - trial.restored())
 
     assert trial.await_end().state == "FAILED"
     errors = [line for line in trial.file("err").splitlines() if "No space left on device" in line]
@@ -124,7 +121,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(healed, submit, outcomes):
 
 
 def test_what_would_only_go_wrong_again_is_not_tried_again(healed, submit, outcomes):
-    """Row 15: a NaN, and a job that is started again and again and saves nothing, end with the status 78."""
+    """A NaN, and a job that is started again and again and saves nothing, end with the status 78."""
     fault = "nan:0:5:update"
     spoiled = submit(fault)
     looping = submit("hold:0:1:data:always", nodes=["node4"])  # no signal handlers yet: each requeue is quick
@@ -136,8 +133,8 @@ def test_what_would_only_go_wrong_again_is_not_tried_again(healed, submit, outco
         assert result.returncode == 0, result.stderr
     at = time.time()
     gave_up = looping.await_over() - at
-    outcomes(15, "NaN in a gradient", "never saved; ends with status 78, not requeued", over_s=over, lost_steps=3)
-    outcomes(15.1, "starts that save nothing", "refused at the 4th with status 78", over_s=gave_up)
+    outcomes("NaN in a gradient", "never saved; ends with status 78, not requeued", over_s=over, lost_steps=3)
+    outcomes("starts that save nothing", "refused at the 4th with status 78", over_s=gave_up)
 
     for trial, restarts in ((spoiled, "0"), (looping, "3")):
         assert trial.await_end().rows[0]["ExitCode"] == "78:0"

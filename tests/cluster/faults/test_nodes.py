@@ -1,4 +1,4 @@
-"""What nodes and their network can do to a job: fall silent, die. Rows 3, 5 and 6."""
+"""What nodes and their network can do to a job: fall silent, die."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from srunbook.cluster import faults
 
 
 def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
-    """Row 3: when nothing arrives any more between two nodes, both ranks raise at the timeout, and not before."""
+    """When nothing arrives any more between two nodes, both ranks raise at the timeout, and not before."""
     before, fault, timeout = "mark:0:4:step", "wait:1:5:data", 8
     trial = submit(f"{before};{fault}", "run_distributed", arguments=[f"--timeout={timeout}"])
     trial.await_fault(fault)
@@ -21,7 +21,6 @@ def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
     over = trial.await_over()
     raised = [trial.raised()[rank]["time"] - since for rank, since in enumerate((done, at))]
     outcomes(
-        3,
         "all packets between two nodes dropped",
         f"both ranks raise at the timeout of {timeout} s, not before",
         raised_s=max(raised),
@@ -34,7 +33,7 @@ def test_a_partition_is_noticed_at_the_timeout(healed, submit, outcomes):
 
 
 def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until, await_restarts, request):
-    """Rows 5 and 6: a job whose node dies is requeued once and ends with the very parameters of an undisturbed run."""
+    """A job whose node dies is requeued once and ends with the very parameters of an undisturbed run."""
     layouts = {"with the rendezvous, N=2": ("hold:0:8:data", ["node2", "node3"])}
     for size in (2, 3, 4) if request.config.getoption("--full") else (2,):
         layouts[f"without it, N={size}"] = ("hold:1:8:data", [f"node{n + 1}" for n in range(size)])
@@ -52,7 +51,6 @@ def test_slurm_notices_a_dead_node(healed, submit, undisturbed, outcomes, until,
         job = trial.await_end()
         lost = 7 - trial.resumed()[0]
         outcomes(
-            5 if name.startswith("with the") else 6 + len(layouts[name][1]) / 100,
             f"death of a node {name}",
             "one restart, final parameters bit-identical",
             over_s=restarted[name] - at,

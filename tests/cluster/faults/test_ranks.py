@@ -1,4 +1,4 @@
-"""What one rank can do to a job: die, stand still, raise, find its port taken. Rows 1, 2, 4 and 14."""
+"""What one rank can do to a job: die, stand still, raise, find its port taken."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from srunbook.ranklog import parse_rank_lines
 
 @pytest.mark.short_fault
 def test_a_killed_rank_ends_the_job(interrupted, outcomes):
-    """Row 1: the survivor of a rank killed in its backward pass raises, and the job is over."""
+    """The survivor of a rank killed in its backward pass raises, and the job is over."""
     trial, at, over = interrupted
     raised = trial.raised()[0]["time"] - at
     outcomes(
-        1,
         "SIGKILL of a rank in its backward pass",
         "survivors raise, the job is over",
         over_s=over - at,
@@ -30,7 +29,7 @@ def test_a_killed_rank_ends_the_job(interrupted, outcomes):
 
 
 def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes, until):
-    """Row 1: with --kill-on-bad-exit a survivor that only reads data is ended too; without it the job goes on."""
+    """With --kill-on-bad-exit a survivor that only reads data is ended too; without it the job goes on."""
     kill, hold = "kill:1:5:backward", "hold:0:5:data"
     endless = submit(f"{kill};{hold}", changed("run_distributed", "--kill-on-bad-exit"), nodes=("node3", "node4"))
     trial = submit(f"{kill};{hold}", "run_distributed")
@@ -39,7 +38,6 @@ def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes,
     killed = endless.await_fault(kill)
     until(lambda: endless.has_ended() or time.time() > killed + 3 * took)
     outcomes(
-        1.1,
         "SIGKILL of a rank while the other reads data",
         "the job is over",
         control=f"without --kill-on-bad-exit the job still ran after {3 * took:.0f} s",
@@ -50,14 +48,13 @@ def test_a_survivor_that_does_not_communicate(healed, submit, changed, outcomes,
 
 
 def test_a_stopped_rank_is_noticed_at_the_timeout(healed, submit, outcomes):
-    """Row 2: survivors of a rank that stands still raise at the timeout of the process group, and not before."""
+    """Survivors of a rank that stands still raise at the timeout of the process group, and not before."""
     before, fault, timeout = "mark:0:5:step", "stop:1:5:step", 8
     trial = submit(f"{before};{fault}", "run_distributed", arguments=[f"--timeout={timeout}"])
     at = trial.await_fault(fault)
     over = trial.await_over()
     raised = trial.raised()[0]["time"] - trial.await_fault(before)  # after that rank 0 waits for rank 1
     outcomes(
-        2,
         "SIGSTOP of a rank",
         f"survivors raise at the timeout of {timeout} s, not before",
         over_s=over - at,
@@ -70,14 +67,13 @@ def test_a_stopped_rank_is_noticed_at_the_timeout(healed, submit, outcomes):
 
 
 def test_an_exception_on_one_rank_is_named(healed, submit, outcomes):
-    """Row 4: the exception of one rank ends all, is named with its rank, and does not put the job into the queue."""
+    """The exception of one rank ends all, is named with its rank, and does not put the job into the queue."""
     fault = "raise:1:5:step"
     trial = submit(fault)
     at = trial.await_fault(fault)
     over = trial.await_over()
     job = trial.await_end()
     outcomes(
-        4,
         "exception on one rank",
         "rank and cause named, no status 0",
         over_s=over - at,
@@ -121,7 +117,7 @@ def beside_a_server(healed, submit):
 
 
 def test_a_port_in_use_is_avoided(beside_a_server, changed, outcomes, until):
-    """Row 14: a job whose port is taken uses the next, where a stranger does no harm; without that it never begins."""
+    """A job whose port is taken uses the next, where a stranger does no harm; without that it never begins."""
     fault = "wait:0:5:data"
     endless, _, began = beside_a_server(changed("run_distributed", "/dev/tcp"))
     trial, port, at = beside_a_server("run_distributed", fault)  # its next port is not that of the other job
@@ -132,14 +128,13 @@ def test_a_port_in_use_is_avoided(beside_a_server, changed, outcomes, until):
     over = trial.await_over()
     until(lambda: time.time() - began > 3 * reached)
     outcomes(
-        14,
         "the rendezvous port is in use",
         "the next one is taken",
         control=f"without the search for a free port nothing had begun after {3 * reached:.0f} s",
         reached_s=reached,
         lost_steps=0,
     )
-    outcomes(14.1, "a foreign client at the rendezvous port", "training goes on", over_s=over - went_on, lost_steps=0)
+    outcomes("a foreign client at the rendezvous port", "training goes on", over_s=over - went_on, lost_steps=0)
 
     assert said.returncode == 0, said.stderr
     assert trial.await_end().state == "COMPLETED"

@@ -1,4 +1,4 @@
-"""What signals do to a job: before the time limit, at a preemption, twice. Rows 7, 8 and 12."""
+"""What signals do to a job: before the time limit, at a preemption, twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRACE = 600
 
 
 def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_restarts):
-    """Rows 7 and 8: the signal before a time limit costs one step at most, a preemption in a save that save alone."""
+    """The signal before a time limit costs one step at most, a preemption in a save that save alone."""
     announced, saving = "signal:0:8:data", "hold:0:6:save"
     limited = submit(announced, options=[f"--signal=USR1@{GRACE}"])
     preempted = submit(saving, nodes=("node3", "node4"), options=["--partition=preempt"])
@@ -28,18 +28,17 @@ def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_resta
     faults.heal(healed)
     signalled = limited.events("over", fault=announced)[0]["time"]
     ended = [trial.await_end().state for trial in (limited, preempted)]
-    for trial, row, fault, accepted, over, step in (
+    for trial, fault, accepted, over, step in (
         (
             limited,
-            7,
             "the signal before a real time limit",
             "at most 1 step lost, one requeue",
             limited_back - signalled,
             8,
         ),
-        (preempted, 8, "preemption during a save", "the checkpoint before is whole", back - at, 6),
+        (preempted, "preemption during a save", "the checkpoint before is whole", back - at, 6),
     ):
-        outcomes(row, fault, accepted, over_s=over, lost_steps=step - trial.resumed()[0])
+        outcomes(fault, accepted, over_s=over, lost_steps=step - trial.resumed()[0])
 
     assert ended == ["COMPLETED", "COMPLETED"]
     assert limited.resumed() in ([7], [8])
@@ -53,7 +52,7 @@ def test_what_slurm_announces(healed, submit, undisturbed, outcomes, await_resta
 
 @pytest.mark.short_fault
 def test_two_signals_make_one_checkpoint(healed, submit, outcomes):
-    """Row 12: a second SIGTERM during the save that the first one asked for changes nothing."""
+    """A second SIGTERM during the save that the first one asked for changes nothing."""
     first, second = "signal:0:8:data", "signal:0:8:save"
     trial = submit(f"{first};{second}")
     trial.await_fault(first)
@@ -62,9 +61,7 @@ def test_two_signals_make_one_checkpoint(healed, submit, outcomes):
     trial.await_fault(second)
     trial.signal("TERM")
     over = trial.await_over()
-    outcomes(
-        12, "SIGTERM twice", "one checkpoint, no deadlock", over_s=over - at, lost_steps=8 - trial.steps_saved()[-1]
-    )
+    outcomes("SIGTERM twice", "one checkpoint, no deadlock", over_s=over - at, lost_steps=8 - trial.steps_saved()[-1])
 
     assert trial.steps_saved() == [6, 8]
     assert trial.restored() == 8

@@ -1,4 +1,4 @@
-"""Kill at random with a fixed seed, again and again: how much of the time is of use. Row 18."""
+"""Kill at random with a fixed seed, again and again: how much of the time is of use."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def record(slurm: str, **samples: float) -> None:
 
 @pytest.mark.full  # takes five minutes and measures: it needs a quiet machine
 def test_goodput_under_kills(healed, submit, request):
-    """Row 18: under kills at random steps, the share of useful time is within 10% of the prediction."""
+    """Under kills at random steps, the share of useful time is within 10% of the prediction."""
     step = seconds_of_a_step(submit, 100_000)
     save = INTERVAL * (seconds_of_a_step(submit, INTERVAL) - step)
     drawn = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""What signals do to jobs of SVGD: they stop them, or Slurm runs them again. Row 17."""
+"""What signals do to jobs of SVGD: they stop them, or Slurm runs them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ends(text: str) -> list[RankEnd]:
 
 
 def test_sigterm_saves_one_step_and_resumes_equal(slurm: State, sbatch: Any, until: Any, outcomes: Any) -> None:
-    """Row 17: told to stop by SIGTERM, all processes save the same step; the next job ends exactly as one undisturbed.
+    """Told to stop by SIGTERM, all processes save the same step; the next job ends exactly as one undisturbed.
 
     Typed as on the page, the verifier proves the latter.
     """
@@ -56,7 +56,7 @@ def test_sigterm_saves_one_step_and_resumes_equal(slurm: State, sbatch: Any, unt
     np.testing.assert_array_equal(*(np.load(trial.folder / f"{name}.npz")["particles"] for name in names))
     proven = verify(slurm, whole.identity, folder)
     assert proven.returncode == 0, proven.stdout + proven.stderr
-    outcomes(17, "SIGTERM to the JAX processes of SVGD", "all save the same step", over_s=over, lost_steps=0)
+    outcomes("SIGTERM to the JAX processes of SVGD", "all save the same step", over_s=over, lost_steps=0)
 
 
 def test_usr1_runs_the_job_again(slurm: State, sbatch: Any, until: Any, outcomes: Any) -> None:
@@ -84,4 +84,4 @@ def test_usr1_runs_the_job_again(slurm: State, sbatch: Any, until: Any, outcomes
     assert min(map(int, re.findall(r"step (\d+) of", after))) > resumed
     (step,) = {*map(int, re.findall(r"stopped after step (\d+), which is saved", before)), resumed}
     fault = "SIGUSR1 to them, in a job that may be requeued"
-    outcomes(17, fault, "saved once, one restart at that step", over_s=over, lost_steps=step - resumed)
+    outcomes(fault, "saved once, one restart at that step", over_s=over, lost_steps=step - resumed)
