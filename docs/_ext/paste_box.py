@@ -29,7 +29,13 @@ COMMON = re.compile(
 def data() -> str:
     """Return what the box looks for, as JSON for an element of the page."""
     entries = [
-        {"slug": slug, "role": entry.role, "explains": entry.explains, "patterns": [*map(expression, entry.messages)]}
+        {
+            "slug": slug,
+            "role": "cause" if entry.explains else entry.role,
+            "explains": entry.explains,
+            "beside": bool(entry.explains) and entry.role == "warning",
+            "patterns": [*map(expression, entry.messages)],
+        }
         for slug, entry in load_entries().items()
         if entry.messages
     ]

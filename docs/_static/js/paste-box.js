@@ -62,7 +62,7 @@
       }
       const plain = alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), line);
       const known = entries.filter(({ pattern }) => pattern.test(plain));
-      known.forEach(({ slug, role, explains }) => findings.push({ slug, kind: role, explains, line, text, rank }));
+      known.forEach(({ slug, role, explains, beside }) => findings.push({ slug, kind: role, explains, beside, line, text, rank }));
       const kind = known.length ? "" : levelOf(text);
       if (kind) findings.push({ slug: "", kind, explains: [], line, text, rank, place });
     }
@@ -79,7 +79,7 @@
   /** Return the first failure among findings; its `slug` is empty where no entry fits. */
   function firstFailure(all) {
     const slugs = new Set(all.map(({ slug }) => slug));
-    const came = all.filter(({ explains }) => !explains.length || explains.some((slug) => slugs.has(slug)));
+    const came = all.filter(({ beside, explains }) => !beside || explains.some((slug) => slugs.has(slug)));
     const explained = new Set(came.flatMap(({ explains }) => explains));
     const waited = new Set();
     const findings = came.filter(({ slug, kind, rank }) => {

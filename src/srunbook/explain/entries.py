@@ -47,8 +47,8 @@ class Entry:
         messages: Every literal form that versions print.
         seen: What the reader sees, in one line, of a failure without a message.
         role: What its message tells about the job.
-        explains: Entries whose messages follow from this one. Where it is given, this entry counts only beside one
-            of them, and takes its place.
+        explains: Entries whose messages follow from this one, which takes their place. A warning with this counts only
+            beside one of them, and is its cause.
         source: Where the text was taken from, if it was not reproduced.
     """
 

@@ -99,13 +99,16 @@ def _ended(logs: Iterable[Scanned]) -> list[Finding]:
 
 
 def _role(finding: Finding) -> str:
-    return load_entries()[finding.slug].role
+    entry = load_entries()[finding.slug]
+    return "cause" if entry.explains else entry.role
 
 
 def _without_explained(known: Sequence[Finding]) -> list[Finding]:
     """Drop the messages that another entry explains, and the entries whose consequence did not come."""
-    explains = {finding.slug: {*load_entries()[finding.slug].explains} for finding in known}
-    came = {slug for slug, others in explains.items() if not others or others & explains.keys()}
+    entries = {finding.slug: load_entries()[finding.slug] for finding in known}
+    explains = {slug: {*entry.explains} for slug, entry in entries.items()}
+    alone = {slug for slug, entry in entries.items() if entry.role != "warning" or not entry.explains}
+    came = {slug for slug, others in explains.items() if slug in alone or others & explains.keys()}
     explained = {other for slug in came for other in explains[slug]}
     return [finding for finding in known if finding.slug in came - explained]
 
