@@ -15,7 +15,7 @@ def test_first_page(open_page):
 
     assert titles == [
         "I have a program for one GPU",
-        "It does not fit",
+        "My model doesn't fit",
         "24 hours are not enough",
         "I have CPU nodes only",
         "I want to try it on my laptop",

@@ -16,8 +16,8 @@ TASKS = {
     "laptop": ([door("laptop", "I want to try it on my laptop")], "torchrun --standalone"),
     "cpu-nodes": ([door("CPU nodes", "I have CPU nodes only"), SEVERAL_NODES], "slurm/gloo_ddp/"),
     "24-hours": ([door("24 hours", "PyTorch")], "#SBATCH --requeue"),
-    "does-not-fit": ([door("does not fit", "It does not fit")], "no longer fits on one GPU"),
-    "does-not-fit-in-jax": ([door("does not fit", "JAX")], "which axis of a mesh divides which array"),
+    "does-not-fit": ([door("doesn't fit", "My model doesn't fit")], "no longer fits on one GPU"),
+    "does-not-fit-in-jax": ([door("doesn't fit", "JAX")], "which axis of a mesh divides which array"),
     "jax-without-a-container": ([door("one GPU", "JAX"), SEVERAL_NODES], 'source "$HOME/jax-env/bin/activate"'),
     "new-script": (["a:has-text('Get your script') >> visible=true >> nth=0"], "#SBATCH --nodes="),
 }

@@ -210,7 +210,7 @@ def test_navigation(built_site, page):
     tree = html[html.index('class="sidebar-tree"') : html.index("</aside>")]
     back = re.search(r'<nav class="breadcrumb".*?</nav>', html, re.DOTALL)
 
-    assert ">When it goes wrong</a>" in tree
+    assert ">Troubleshooting</a>" in tree
     assert "hangs.html" in tree
     assert "slurm-out-of-memory.html" not in tree
     assert "api-slurm.html" not in tree
