@@ -7,7 +7,7 @@ SEVERAL_NODES = "a:has-text('Run it on several nodes') >> visible=true >> nth=0"
 
 def door(title, link):
     """Return the selector of a link in one of the doors."""
-    return f"article .sd-card:has(.sd-card-title:has-text('{title}')) a:has-text('{link}') >> nth=0"
+    return f'article .sd-card:has(.sd-card-title:has-text("{title}")) a:has-text("{link}") >> nth=0'
 
 
 TASKS = {
