@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from failure_entries import FRONT_MATTER, EntryError, parse_entry
-from repository import line, note, noted
+from repository import disclosure, line, note, noted
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from srunbook.explain import Entry, expression, plain, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
@@ -28,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 ENTRY = "failure-entry"
 """The fact that holds the entry of a page."""
+
+MOST_FORMS = 4
+"""Forms of the message that a page shows at once."""
 
 SECTIONS = ["The fix", "The cause"]
 """The first sections of an entry."""
@@ -83,8 +88,9 @@ def build_head(app: Sphinx, doctree: nodes.document) -> None:
     check(entry, page, doctree)
     box = nodes.container(classes=["failure-head"], is_div=True)
     if len(entry.messages) > 1:  # the only one is the title
-        text = "\n".join(map(shown, entry.messages))
-        box += nodes.literal_block(text, text, language="none", front_matter="messages")
+        first, more = entry.messages[:MOST_FORMS], entry.messages[MOST_FORMS:]
+        box += listed_forms(first)
+        box += [disclosure("", listed_forms(more), summary=f"{len(more)} more forms")] if more else []
     box += line(nodes.strong("", "Fix: "), *inlined(entry.fix), classes=["failure-fix"])
     facts = [f"while it {PHASES[entry.stage]}", entry.symptom, *entry.frameworks]
     box += line(" · ".join(facts), classes=["failure-where"])
@@ -97,6 +103,12 @@ def build_head(app: Sphinx, doctree: nodes.document) -> None:
     doctree.insert(0, nodes.meta(name="description", content=described))
     if keywords := app.env.metadata[page].get("keywords"):
         doctree.insert(0, nodes.meta(name="keywords", content=str(keywords)))
+
+
+def listed_forms(messages: Iterable[str]) -> nodes.literal_block:
+    """Make the block with some forms of the message."""
+    text = "\n".join(map(shown, messages))
+    return nodes.literal_block(text, text, language="none", front_matter="messages")
 
 
 def check(entry: Entry, page: str, doctree: nodes.document) -> None:
