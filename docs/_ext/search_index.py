@@ -39,10 +39,10 @@ USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
 NAME = re.compile(r"[A-Z_]")
 """What names in programs have; a word without it counts where pages say it, not where a program does."""
 
-COMMON = 0.3
+COMMON = 0.25
 """Share of all sections above which a word tells nothing."""
 
-LEAD = 70
+LEAD = 60
 """Characters of a section that a result shows. A page has a description, and an entry its fix."""
 
 ROLES = ("cause", "consequence", "warning")

@@ -152,7 +152,7 @@ def test_index_of_a_build(tiny_site):
     ]:
         assert [word, str(sections.index(place) + 1)] in words[name]
     assert first["messages"][0] == [
-        r"cannot\ reach\ [^ \t\n]+?\ at\ -?\d[\d.,]*",
+        r"cannot reach [^ \t\n]+? at -?\d[\d.,]*",
         pages.index("troubleshooting/unreachable.html"),
     ]
     entry = first["pages"][pages.index("troubleshooting/unreachable.html")]

@@ -141,9 +141,10 @@ def expression(form: str) -> str:
     r"""Return the regular expression of a form, which finds it in a plain line.
 
     >>> print(expression("waited # s for *"))
-    waited\ -?\d[\d.,]*\ s\ for\ [^ \t\n]+?
+    waited -?\d[\d.,]* s for [^ \t\n]+?
     """
-    return "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(plain(form)))
+    escaped = "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(plain(form)))
+    return escaped.replace(r"\ ", " ")
 
 
 def anchor(form: str) -> str:
