@@ -126,10 +126,11 @@ def keep_sections(app: Sphinx, doctree: nodes.document) -> None:
     env = app.env
     about = {meta.get("name"): meta["content"] for meta in doctree.findall(nodes.meta) if "content" in meta}
     env.metadata[env.docname][ABOUT] = about
-    for section in sections_of(doctree, whole=ENTRY in env.metadata[env.docname]):
+    whole = ENTRY in env.metadata[env.docname]  # the programs of an entry are a click away: its text and messages count
+    for section in sections_of(doctree, whole=whole):
         text = " ".join(section.text)
         read = dict.fromkeys(word.lower() if word.istitle() else word for word in WORD.findall(text))
-        code = [word for word in section.code if word not in read and not USELESS.fullmatch(word)]
+        code = [word for word in section.code if not whole and word not in read and not USELESS.fullmatch(word)]
         lead = shorten(text, LEAD, placeholder=" …") if section.anchor else ""
         note(
             env,
@@ -211,4 +212,4 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.connect("builder-inited", replace_search)
     app.connect("doctree-read", keep_sections, priority=900)  # after whoever adds something to a page
     after_build(app, write_index)
-    return {"env_version": 8}  # of what is kept of a page
+    return {"env_version": 9}  # of what is kept of a page
