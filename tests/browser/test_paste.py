@@ -7,6 +7,7 @@ from support.site_search import filled
 
 from srunbook.explain import Scanner, Trouble, diagnose, load_entries, load_ordinary
 from srunbook.explain.report import SAYS_NOTHING
+from srunbook.explain.scan import TRACEBACK
 
 PAGE = "troubleshooting/index.html"
 NCCL = "RuntimeError: Distributed package doesn't have NCCL built in"
@@ -26,6 +27,8 @@ LOGS = [
     "ValueError: lost\nrank 0/2 end steps=9",
     "error: slow disk\nTraining finished\nloss 0.5",
     "E0000 00:00:17.2 9 x.cc:1] no answer",
+    '1: Traceback (most recent call last):\n1:   File "a.py", line 3, in <module>',
+    f'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n{STEP}',
 ]
 FIND = """(logs) => logs.map((log) => {
   document.querySelector("#paste-text").value = log;
@@ -41,7 +44,8 @@ def explained(scanner, log):
     finding = found.cause or next(iter([*found.warnings, *(found.to_search if found.healthy else [])]), None)
     if finding is None:
         return "", ""
-    slug = finding.slug or (SAYS_NOTHING if finding.weight is Trouble.ENDED else "")
+    silent = finding.weight is Trouble.ENDED or finding.text == TRACEBACK
+    slug = finding.slug or (SAYS_NOTHING if silent else "")
     return f"{slug}.html" if slug else "", finding.text
 
 

@@ -12,6 +12,7 @@ from failure_entries import FOLDER, ROOT, EntryError, read_entries, recordings, 
 from support.drawn_secrets import secret_lines
 
 from srunbook.explain import Redactor, Scanner, diagnose, expression, load_entries, load_ordinary, plain
+from srunbook.explain.scan import TRACEBACK
 
 NCCL = "RuntimeError: Distributed package doesn't have NCCL built in"
 PEER = "RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.1]:33164"
@@ -77,6 +78,7 @@ CAUSES = {
         [],
     ),
     "an error of a command of Slurm": ([["squeue: fatal: no file"]], "squeue: fatal: no file", []),
+    "a traceback that breaks off": ([["1: Traceback (most recent call last):", "1:   File 'a.py'"]], TRACEBACK, []),
     "our own line about a job": ([["sacct: 17.0 FAILED 1:0", "squeue: RUNNING node1"]], None, []),
     "what healthy jobs print": ([["slurmstepd: error: Unable to create TMPDIR [/x]: Permission denied"]], None, []),
     "the time limit before what it ends": (

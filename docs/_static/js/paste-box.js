@@ -19,6 +19,7 @@
   const LONGEST_QUOTE = 500;
 
   const TITLES = {
+    cut: "This log breaks off in a traceback, before the line that says what failed:",
     ENDED: "No line says why. This task ended first:",
     warning: "Nothing looks like a failure. This line is worth reading:",
     healthy: "The job looks healthy: it came to its end. This line is a warning:",
@@ -46,6 +47,7 @@
     const seen = new Set();
     const findings = [];
     const ends = new Set();
+    let [traceback, raised] = []; // where the first one begins, and whether there is an exception
     let last = -1; // the line that tells of an end last
     for (const [place, line] of log.replace(colours, "").split(/[\r\n]+/).entries()) {
       const end = ended.exec(line);
@@ -61,9 +63,12 @@
         continue;
       }
       const plain = alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), line);
+      if (line.includes(data.traceback)) traceback ??= { slug: data.says_nothing, kind: "cut", explains: [], line, text, rank };
       const known = entries.filter(({ pattern }) => pattern.test(plain));
       known.forEach(({ slug, role, explains, beside }) => findings.push({ slug, kind: role, explains, beside, line, text, rank }));
-      const kind = known.length ? "" : levelOf(text);
+      const level = levelOf(text);
+      raised ||= level === "EXCEPTION";
+      const kind = known.length ? "" : level;
       if (kind) findings.push({ slug: "", kind, explains: [], line, text, rank, place });
     }
     // What the end follows is no failure: the end of all ranks, or for an error in one line, of any training.
@@ -73,6 +78,7 @@
       const soft = finding.kind === "ERROR" || (ends.size && ["EXCEPTION", "HARD"].includes(finding.kind));
       finding.survived = soft && whole && finding.place < last;
     });
+    if (traceback && !raised) findings.push(traceback);
     return findings;
   }
 
@@ -91,8 +97,8 @@
     if (first && first.kind !== "ENDED") return first;
     const signal = first && task.exec(first.text);
     if (signal && signal[4] !== data.stopped) return { ...first, slug: data.says_nothing };
-    const warning = findings.find(({ kind }) => kind === "warning");
-    return warning ?? (inOrder.length && inOrder[0].survived ? { ...inOrder[0], kind: "healthy" } : undefined);
+    const [cut, warning] = ["cut", "warning"].map((wanted) => findings.find(({ kind }) => kind === wanted));
+    return cut ?? warning ?? (inOrder.length && inOrder[0].survived ? { ...inOrder[0], kind: "healthy" } : undefined);
   }
 
   function show(log) {

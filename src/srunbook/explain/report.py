@@ -11,7 +11,7 @@ from typing import Any
 from srunbook._text import printable
 from srunbook.explain.entries import load_entries, page_of
 from srunbook.explain.hangs import Hang
-from srunbook.explain.scan import Finding, Scanned, Trouble, ended_first
+from srunbook.explain.scan import TRACEBACK, Finding, Scanned, Trouble, ended_first
 
 NEAR = 300
 """Lines of a traceback around a line that an entry knows; what they say belongs to it."""
@@ -71,7 +71,7 @@ def diagnose(logs: Iterable[Scanned], *, completed: bool = False) -> Diagnosis:
     serious = [finding for finding in unknown if finding not in survived]
     loud = [finding for finding in serious if finding.weight >= Trouble.HARD]
     if not failures and not loud and not completed:
-        loud = [finding for finding in serious if finding.weight is Trouble.ERROR] or _ended(logs)
+        loud = [finding for finding in serious if finding.weight is Trouble.ERROR] or _ended(logs) or _cut(logs)
     first = _first(loud, failures)
     followed = [finding for finding in _first_of_each(failures) if not first or finding.slug != first.slug]
     spoken = [finding for finding in unknown if finding.weight is not Trouble.ENDED]
@@ -96,6 +96,12 @@ def _ended(logs: Iterable[Scanned]) -> list[Finding]:
     """Return, of each log, the task that ended first, unless its step was ended as a whole before."""
     ended = ([finding for finding in log.findings if finding.weight is Trouble.ENDED] for log in logs)
     return [findings[0] for findings in ended if findings and not findings[0].slug and ended_first(findings[0].text)]
+
+
+def _cut(logs: Iterable[Scanned]) -> list[Finding]:
+    """Return where tracebacks begin in logs that break off before the exception."""
+    whole = [log for log in logs if not any(each.weight is Trouble.EXCEPTION for each in log.findings)]
+    return [log.traceback for log in whole if log.traceback]
 
 
 def _role(finding: Finding) -> str:
@@ -215,6 +221,9 @@ class Report:
     def _of_cause(self, cause: Finding) -> list[str]:
         if cause.slug:
             return [f"The first failure: {self._place(cause)}", "", self._quote(cause), "", *self._advice(cause.slug)]
+        if cause.text == TRACEBACK:
+            sentence = "This log breaks off in a traceback, before the line that says what failed:"
+            return [sentence, "", f"  {self._line(cause)}", self._quote(cause), *self._advice(SAYS_NOTHING)]
         if cause.weight is Trouble.ENDED:
             sentence = self._shown(ended_first(cause.text))
             return [sentence, "", f"  {self._line(cause)}", self._quote(cause), *self._advice(SAYS_NOTHING)]

@@ -42,6 +42,7 @@ LABEL, VARYING, CHAINED, MEASURED, TASK = (
 ENDED = re.compile(PATTERNS["ended"].encode(), re.MULTILINE)
 TIMES = [*map(compiled, PATTERNS["times"])]
 STOPPED: str = PATTERNS["stopped"]
+TRACEBACK: str = PATTERNS["traceback"]
 
 WORDS = (
     "rror", "ERR", "xception", "ail", "FAIL", "FATAL", "atal", "ault", "illed", "bort", "arn", "WARN", "annot", "an't",
@@ -95,6 +96,7 @@ class Scanned:
     findings: list[Finding] = field(default_factory=list)  # in the order of the log
     hosts: dict[int, str] = field(default_factory=dict)  # nodes by rank, as far as the log names them
     ends: set[tuple[int, int]] = field(default_factory=set)  # rank and world size of the end lines
+    traceback: Finding | None = None  # the line with which the first one begins
     last_end: int = 0  # number of the last line that says a rank or the training came to its end
     size: int = 0  # bytes that were read
     problems: list[str] = field(default_factory=list)  # what could not be read
@@ -140,6 +142,9 @@ class Scanner:
             if lines[0][0] == 1 and len(whole) - len(whole.translate(None, CONTROLS)) > MOST_CONTROLS * len(whole):
                 return Scanned(problems=["a binary file, expected a log"])
             _note_hosts(whole, scanned.hosts, started)
+            if scanned.traceback is None and (place := whole.find(TRACEBACK.encode())) >= 0:
+                number = lines[whole.count(b"\n", 0, place)][0]
+                scanned.traceback = Finding("", Trouble.ERROR, TRACEBACK, name, number)
             for end in ENDED.finditer(whole):
                 scanned.last_end = lines[whole.count(b"\n", 0, end.start())][0]
                 scanned.ends |= {(int(end[1]), int(end[2]))} if end[1] else set()
