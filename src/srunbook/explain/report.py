@@ -276,7 +276,8 @@ class Report:
 
     def _told(self, finding: Finding) -> dict[str, Any]:
         host = self._host(finding)
-        advice = finding.slug or (SAYS_NOTHING if finding.weight is Trouble.ENDED else "")
+        silent = finding.weight is Trouble.ENDED or finding.text == TRACEBACK
+        advice = finding.slug or (SAYS_NOTHING if silent else "")
         return {
             "entry": finding.slug or None,
             "line": self.mask(finding.text),
