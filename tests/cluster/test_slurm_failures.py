@@ -132,7 +132,8 @@ def check(site: State, recorded: Callable[..., None], source: Path, done: Run) -
     else:
         assert said or slug in SEEN, done.output
         errors = [ERRORS] if source.suffix == ".sh" and re.search(ERRORS, done.output, re.MULTILINE) else []
-        essential = [*said, *errors, *filter(None, [SEEN.get(slug)])]
+        quoted = [form.replace("'", "[`'\"]") for form in said]  # as versions of Slurm quote
+        essential = [*quoted, *errors, *filter(None, [SEEN.get(slug)])]
     command = " ".join(typed(source))
     check_entry(recorded, site, source, command, done.output, essential, done.status, done.rows, MASKS)
 
