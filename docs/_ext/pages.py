@@ -83,7 +83,7 @@ def load(app: Sphinx, page: str, _template: str, _context: dict[str, Any], doctr
 
 @cache
 def last_changes(root: Path) -> dict[str, str]:
-    """Return the date of the last commit of each file, by its path from the root; nothing where there is no history."""
+    """Return when each file last changed, by its path from the root; nothing without a history."""
     command = ["git", "log", "--format=%x00%cs", "--name-only", "--", "docs", "examples"]
     try:
         log = subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=False).stdout
