@@ -21,9 +21,13 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from docutils import nodes
+from recorded import NAMES
 from repository import after_build, line, noted, root
+from sphinx import addnodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
+
+from srunbook.simulate import GENERATIONS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -59,13 +63,13 @@ FILE = re.compile(r"[\w./-]*\w\.(?:def|h5|py|sbatch|sh|txt|ya?ml)")
 
 NOTES = {
     "jax": '# Without "jax[cuda12]=={version}", JAX computes on CPUs: install that for NVIDIA GPUs.',
-    "torch": "# On NVIDIA GPUs, install the torch for your driver first: the guide to torchrun says which.",
+    "torch": "# On NVIDIA GPUs, first install the torch that fits your driver: the page on installing PyTorch says which.",
 }
 """What `requirements.txt` says about a package."""
 
 
 class GuideZip(SphinxDirective):
-    """Link from the index of a guide to the zip of its files."""
+    """Link from the index of a guide to the zip of its files, and say which versions the guide was tested with."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -75,10 +79,18 @@ class GuideZip(SphinxDirective):
         """Write the link."""
         page = self.env.docname
         guide = page.split("/")[-2]
-        self.env.metadata[page]["guide-zip"] = (guide, self.arguments[0].split(), list(self.content))
+        packages = self.arguments[0].split()
+        self.env.metadata[page]["guide-zip"] = (guide, packages, list(self.content))
+        self.env.note_dependency(str(root(self.env) / "constraints.txt"))
+        pinned = versions(root(self.env))
+        tested = [f"{NAMES[name]} {pinned[name]}" for name in packages if name in NAMES]
+        about = addnodes.pending_xref(
+            "", nodes.Text("Tested"), refdomain="std", reftype="doc", refexplicit=True, reftarget="/about/tested"
+        )
         link = nodes.reference("", "", refuri=f"{'../' * page.count('/')}{FOLDER}/{guide}.zip", classes=["guide-zip"])
         link += nodes.Text("Everything of this guide in one zip")
-        return [line(link, ": job scripts, programs, and all commands in order.", classes=["guide-zip-line"])]
+        slurm = f" with {', '.join(tested)} on Slurm {', '.join(GENERATIONS)}."
+        return [line(link, ": job scripts, programs, and all commands in order. ", about, slurm, classes=["guide-zip-line"])]
 
 
 def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:
@@ -94,10 +106,15 @@ def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:
     return files
 
 
+def versions(root: Path) -> dict[str, str]:
+    """Return the versions of `constraints.txt` by package."""
+    constraints = (root / "constraints.txt").read_text(encoding="utf-8")
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", constraints, re.MULTILINE))
+
+
 def requirements(root: Path, packages: list[str]) -> str:
     """Write the `requirements.txt` of a guide, with the versions of `constraints.txt`."""
-    constraints = (root / "constraints.txt").read_text(encoding="utf-8")
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", constraints, re.MULTILINE))
+    pinned = versions(root)
     if missing := {*packages} - pinned.keys():
         raise ExtensionError(f"guide-zip: constraints.txt has no version of {', '.join(sorted(missing))}")
     notes = [NOTES[name].format(version=pinned[name]) for name in packages if name in NOTES]
