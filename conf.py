@@ -71,6 +71,7 @@ redirects = {
     "reference/api-measurements": "../performance/scaling-rules.html",
     "reference/api-script": "../start/your-own-script.html",
     "tools/adapt": "../start/your-own-script.html",
+    "tools/command": "command/index.html",
 }
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]

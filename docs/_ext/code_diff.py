@@ -1,4 +1,4 @@
-"""The directive `code-diff`: a file as it differs from an earlier one, with both files, whole, below.
+"""The directive `code-diff`: a file as it differs from an earlier one, with the whole file below.
 
     ```{code-diff} examples/torchrun/ddp.py
     :from: examples/torchrun/one_gpu.py
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from code_file import INCLUDED, caption
 from docutils import nodes
 from docutils.parsers.rst import directives
-from repository import LANGUAGES, FileError, RepositoryDirective, disclosure, find, note
+from repository import LANGUAGES, FileError, RepositoryDirective, disclosure, download, find, note
 from sphinx.util import logging
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class CodeDiff(RepositoryDirective):
     option_spec: ClassVar = {"from": directives.unchanged_required}
 
     def build(self, path: Path) -> Iterator[nodes.Node]:
-        """Build caption, difference and both files, whole."""
+        """Build caption, difference and the whole file."""
         name, earlier_name = self.arguments[0], self.options["from"]
         earlier = find(self.env, earlier_name)
         self.env.note_dependency(str(earlier))
@@ -127,21 +127,19 @@ class CodeDiff(RepositoryDirective):
         block["earlier"], block["chosen"] = earlier.name, chosen
         self.set_source_info(block)
         new = nodes.literal_block(after, after, language=language, real_file=name)
-        old = nodes.literal_block(before, before, language=language, real_file=earlier_name)
-        captioned = nodes.container("", caption(self.env, earlier_name), old, classes=["code-file"], is_div=True)
+        since = (", from ", download(self.env, earlier, earlier.name), f": +{added} \N{MINUS SIGN}{removed} lines")
         yield nodes.container(
             "",
-            caption(self.env, name, f", from {earlier.name}: +{added} \N{MINUS SIGN}{removed} lines"),
+            caption(self.env, name, *since),
             block,
             disclosure("", new, summary=f"The whole file {path.name}", classes=["code-diff-whole"]),
-            disclosure("", captioned, summary=f"The earlier file {earlier.name}", classes=["code-diff-whole"]),
             classes=["code-file", "code-diff"],
             is_div=True,
         )
 
 
 def join_parts(_app: Sphinx, doctree: nodes.document) -> None:
-    """Check the parts of each difference on a page; leave one caption, and both files below the last part."""
+    """Check the parts of each difference on a page; leave one caption, and the whole file below the last part."""
     pairs: dict[tuple[str, str], list[diff_block]] = {}
     for block in doctree.findall(diff_block):
         pairs.setdefault((block["real_file"], block["earlier"]), []).append(block)
@@ -151,7 +149,7 @@ def join_parts(_app: Sphinx, doctree: nodes.document) -> None:
             for block in blocks[1:]:
                 block.parent.remove(block.parent[0])  # the caption
             for block in blocks[:-1]:
-                del block.parent[block.parent.index(block) + 1 :]  # the whole files
+                del block.parent[block.parent.index(block) + 1 :]  # the whole file
 
 
 def check_parts(blocks: list[diff_block]) -> None:

@@ -50,11 +50,12 @@ class JobScriptLexer(BashLexer):  # type: ignore[misc]
     }
 
 
-def caption(env: BuildEnvironment, name: str, part: str = "") -> nodes.paragraph:
+def caption(env: BuildEnvironment, name: str, *part: str | nodes.Node) -> nodes.paragraph:
     """Make the line above a file: its path from the root, which part of it is shown, and a download."""
+    texts = [nodes.Text(piece) if isinstance(piece, str) else piece for piece in part]
     shown = nodes.literal(name, name, classes=["code-file-name"])
     return line(
-        nodes.inline("", "", shown, nodes.inline(part, part, classes=["code-file-part"])),
+        nodes.inline("", "", shown, nodes.inline("", "", *texts, classes=["code-file-part"])),
         " ",
         nodes.inline("", "", download(env, root(env) / name, "Download"), classes=["code-file-download"]),
         classes=["code-file-caption"],
@@ -91,7 +92,7 @@ class CodeFile(RepositoryDirective):
             block["highlight_args"] = {"hl_lines": lines}
         self.set_source_info(block)
         badges = [badge(self.env, path)] if path.suffix == ".sbatch" and not part else []
-        head = caption(self.env, name, f", {part}" if part else "")
+        head = caption(self.env, name, *([f", {part}"] if part else []))
         yield nodes.container("", head, block, *badges, classes=["code-file"], is_div=True)
 
     def emphasized(self, lines: list[str]) -> list[int]:

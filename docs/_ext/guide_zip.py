@@ -63,7 +63,7 @@ FILE = re.compile(r"[\w./-]*\w\.(?:def|h5|py|sbatch|sh|txt|ya?ml)")
 
 NOTES = {
     "jax": '# Without "jax[cuda12]=={version}", JAX computes on CPUs: install that for NVIDIA GPUs.',
-    "torch": "# On NVIDIA GPUs, first install the torch that fits your driver: the page on installing PyTorch says which.",
+    "torch": "# On NVIDIA GPUs, install torch first: the page on installing PyTorch says which build.",
 }
 """What `requirements.txt` says about a package."""
 
@@ -89,8 +89,9 @@ class GuideZip(SphinxDirective):
         )
         link = nodes.reference("", "", refuri=f"{'../' * page.count('/')}{FOLDER}/{guide}.zip", classes=["guide-zip"])
         link += nodes.Text("Everything of this guide in one zip")
+        what = ": job scripts, programs, and all commands in order. "
         slurm = f" with {', '.join(tested)} on Slurm {', '.join(GENERATIONS)}."
-        return [line(link, ": job scripts, programs, and all commands in order. ", about, slurm, classes=["guide-zip-line"])]
+        return [line(link, what, about, slurm, classes=["guide-zip-line"])]
 
 
 def files_of(root: Path, patterns: list[str]) -> dict[str, Path]:

@@ -226,7 +226,7 @@ class MeasuredPlot(Measured):
 
 
 class ScalingTable(Measured):
-    """The picture for both themes, a table of the sizes, and what has to be said with them."""
+    """The picture for both themes, a table of the sizes, and what has to be said with them, once on a page."""
 
     needed = ("kind", "alt")
     option_spec: ClassVar = {
@@ -246,7 +246,11 @@ class ScalingTable(Measured):
         yield from self.pictures(scaling, draw)
         head = [scaling.over, heading(scaling.quantity), "speed-up", "efficiency"]
         yield table(head, [cells(row) for row in scaling.rows], figures=4)
-        yield line(" ".join(scaling.notes()), classes=["measured-source"])
+        said = self.env.temp_data.setdefault("scaling-notes", set())  # of this page
+        assert said is not None
+        if notes := [note for note in scaling.notes() if note not in said]:
+            yield line(" ".join(notes), classes=["measured-source"])
+        said.update(notes)
         shared = {**self.measurement.parameters, **scaling.where}
         chosen = ", ".join(f"{name} {value}" for name, value in shared.items())
         ends = [[*cells(row, ends=True), str(row.repeats)] for row in scaling.rows]

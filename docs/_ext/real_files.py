@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 API, COMMAND = "reference/api", "tools/command"
-"""How the names of the pages about the library begin, and the page about the command."""
+"""How the names of the pages about the library and about the command begin."""
 
 OURS = ("real_file", "recording", "front_matter", "drawing", "rendered_job")
 """Attributes of the blocks that our directives make."""
@@ -66,7 +66,7 @@ def allowed(env: BuildEnvironment, page: str, block: nodes.Element) -> bool:
         return isinstance(block, nodes.raw) or printed or text.strip("\n") in gallery_code(env, page)
     if page.startswith(API):
         return squeezed(text) in docstrings(root(env) / "src")
-    return page == COMMAND and str(block.source).startswith("srunbook")  # what sphinx-click wrote, not the page
+    return page.startswith(COMMAND) and str(block.source).startswith("srunbook")  # what sphinx-click wrote
 
 
 def one_command(text: str) -> bool:

@@ -19,7 +19,7 @@ MAIN_PAGES = [
     "guides/jax-multinode/several-nodes.html",
     "gallery/index.html",
     "gallery/jax_multinode/plot_allreduce.html",
-    "tools/command.html",
+    "tools/command/cluster.html",
     "troubleshooting/index.html",
     "performance/how-we-measure.html",
     "reference/glossary.html",
