@@ -246,11 +246,10 @@ class ScalingTable(Measured):
         yield from self.pictures(scaling, draw)
         head = [scaling.over, heading(scaling.quantity), "speed-up", "efficiency"]
         yield table(head, [cells(row) for row in scaling.rows], figures=4)
-        said = self.env.temp_data.setdefault("scaling-notes", set())  # of this page
-        assert said is not None
+        said = self.env.temp_data.get("scaling-notes") or set()  # of this page
         if notes := [note for note in scaling.notes() if note not in said]:
             yield line(" ".join(notes), classes=["measured-source"])
-        said.update(notes)
+        self.env.temp_data["scaling-notes"] = {*said, *notes}
         shared = {**self.measurement.parameters, **scaling.where}
         chosen = ", ".join(f"{name} {value}" for name, value in shared.items())
         ends = [[*cells(row, ends=True), str(row.repeats)] for row in scaling.rows]

@@ -138,13 +138,15 @@ def literals(form: str) -> list[str]:
 
 
 def expression(form: str) -> str:
-    r"""Return the regular expression of a form, which finds it in a plain line.
+    r"""Return the regular expression of a form, which finds it in a plain line; a number at its end is a whole one.
 
     >>> print(expression("waited # s for *"))
     waited -?\d[\d.,]* s for [^ \t\n]+?
+    >>> print(expression("got signal: 1"))
+    got signal: 1(?!\d)
     """
     escaped = "".join(PLACEHOLDERS.get(placeholder) or re.escape(text) for placeholder, text in _tokens(plain(form)))
-    return escaped.replace(r"\ ", " ")
+    return escaped.replace(r"\ ", " ") + (r"(?!\d)" if form[-1:].isdigit() else "")
 
 
 def anchor(form: str) -> str:
