@@ -126,10 +126,10 @@ def test_a_known_site(open_page):
 
 def test_every_script_of_a_page(open_page):
     """From the button of one script, all come out fitted, also below a difference; and back."""
-    page = open_page("guides/torchrun/time-limit.html")
+    page = open_page("guides/svgd/quick-start.html")
     page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
     before = page.locator("article pre").all_text_contents()
-    script = "slurm/torchrun/requeue.sbatch"
+    script = "slurm/svgd/my_svgd_gpu.sbatch"
     fit(page, f"Fit {script} to my cluster")
     shown = box_of(page, script).locator(":scope > div pre, :scope > details > div pre")
     kept = "[...document.querySelectorAll('article .code-file')].filter(box => box.querySelector('mark.fitted')).length"

@@ -26,7 +26,7 @@ const KINDS = {
 };
 
 const make = (tag, values) => Object.assign(document.createElement(tag), values);
-const link = (box) => box.querySelector(":scope > .code-file-caption a.download");
+const link = (box) => box.querySelector(":scope > .code-file-caption .code-file-download a");
 const boxes = document.querySelectorAll("article .code-file");
 const scripts = [...boxes].filter((box) => link(box)?.href.endsWith(".sbatch"));
 const markups = new Map(); // of each block as the page came
