@@ -21,8 +21,9 @@ PROGRAMS = {"torchrun": ["examples"], "svgd": ["examples"], "jax-multinode": ["e
 
 @cache
 def labels() -> set[str]:
-    """Return the labels of all sections of the guides, in either markup."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guides").rglob("*.*"))
+    """Return the labels of all sections of the guides and of what comes before them, in either markup."""
+    folders = (ROOT / "docs" / "guides", ROOT / "docs" / "start")
+    text = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.*"))
     found = re.findall(r"^(?:\((\S+)\)=|\.\. _(\S+):)$", text, re.MULTILINE)
     return {markdown or restructured for markdown, restructured in found}
 
