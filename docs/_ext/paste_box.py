@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from srunbook.explain import expression, load_entries, load_ordinary
-from srunbook.explain.entries import load_patterns
+from srunbook.explain.entries import load_patterns, most_specific_first
 from srunbook.explain.report import SAYS_NOTHING
 
 if TYPE_CHECKING:
@@ -34,16 +34,18 @@ def data() -> str:
             "role": "cause" if entry.explains else entry.role,
             "explains": entry.explains,
             "beside": bool(entry.explains) and entry.role == "warning",
-            "patterns": [*map(expression, entry.messages)],
         }
         for slug, entry in load_entries().items()
         if entry.messages
     ]
     patterns = load_patterns()
-    for pattern in _texts([patterns, [entry["patterns"] for entry in entries]]):
+    slugs = [entry["slug"] for entry in entries]
+    forms = [[expression(form), slugs.index(slug)] for slug, form in most_specific_first(load_entries())]
+    for pattern in _texts([patterns, [form for form, _ in forms]]):
         if not COMMON.fullmatch(pattern):
             raise ValueError(f"{pattern!r}: write it with what Python and JavaScript have in common")
-    rules = {**patterns, "entries": entries, "ordinary": sorted(load_ordinary()), "says_nothing": SAYS_NOTHING}
+    rules = {**patterns, "entries": entries, "forms": forms}
+    rules |= {"ordinary": sorted(load_ordinary()), "says_nothing": SAYS_NOTHING}
     return json.dumps(rules, ensure_ascii=False, separators=(",", ":")).replace("<", r"\u003c")
 
 

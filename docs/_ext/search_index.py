@@ -23,7 +23,7 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 
 from srunbook._files import write_whole
 from srunbook.explain import expression
-from srunbook.explain.entries import load_patterns
+from srunbook.explain.entries import load_patterns, most_specific_first
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -39,14 +39,11 @@ USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
 NAME = re.compile(r"[A-Z_]")
 """What names in programs have; a word without it counts where pages say it, not where a program does."""
 
-COMMON = 0.25
+COMMON = 0.1
 """Share of all sections above which a word tells nothing."""
 
 LEAD = 60
 """Characters of a section that a result shows. A page has a description, and an entry its fix."""
-
-ROLES = ("cause", "consequence", "warning")
-"""Which entry comes first when a line has the messages of several."""
 
 
 class Section(NamedTuple):
@@ -158,11 +155,7 @@ def write_index(app: Sphinx) -> None:
                 "fix": entries[page].fix if page in entries else "",
             }
         )
-    messages = [
-        [expression(form), pages.index(page)]
-        for page, entry in sorted(entries.items(), key=lambda item: (ROLES.index(item[1].role), item[0]))
-        for form in entry.messages
-    ]
+    messages = [[expression(form), pages.index(page)] for page, form in most_specific_first(entries)]
     whole = [[place, *section] for place, page in enumerate(pages) for section in sections.get(page, [])]
     counts = Counter(word for section in whole for word in section[4])
     common = {word: None for word, count in counts.items() if count > max(1, COMMON * len(whole))}

@@ -11,7 +11,7 @@
   const [chained, task, ended] = ["chained", "task", "ended"].map((name) => compiled(data[name]));
   const alike = data.alike.map(([pattern, text]) => [compiled(pattern, "g"), text]);
   const levels = data.levels.map(({ level, patterns }) => [level, compiled(patterns.join("|"))]);
-  const entries = data.entries.map((entry) => ({ ...entry, pattern: compiled(entry.patterns.join("|")) }));
+  const forms = data.forms.map(([pattern, place]) => ({ pattern: compiled(pattern), entry: data.entries[place] }));
   const ordinary = new Set(data.ordinary);
 
   /** Roles of entries, and levels of lines without an entry: what comes first is the more likely cause. */
@@ -59,16 +59,16 @@
       const [text, rank] = stripped(line);
       if (chained.test(text)) {
         const above = findings.findLastIndex((finding) => finding.rank === rank); // led to what comes below
-        if (above >= 0 && !findings[above].slug) findings.splice(above, 1);
+        if (above >= 0 && (!findings[above].slug || findings[above].kind === "consequence")) findings.splice(above, 1);
         continue;
       }
       const plain = alike.reduce((whole, [pattern, text]) => whole.replace(pattern, text), line);
       if (line.includes(data.traceback)) traceback ??= { slug: data.says_nothing, kind: "cut", explains: [], line, text, rank };
-      const known = entries.filter(({ pattern }) => pattern.test(plain));
-      known.forEach(({ slug, role, explains, beside }) => findings.push({ slug, kind: role, explains, beside, line, text, rank }));
+      const known = forms.find(({ pattern }) => pattern.test(plain))?.entry; // the most specific form comes first
+      if (known) findings.push({ ...known, kind: known.role, line, text, rank });
       const level = levelOf(text);
       raised ||= level === "EXCEPTION";
-      const kind = known.length ? "" : level;
+      const kind = known ? "" : level;
       if (kind) findings.push({ slug: "", kind, explains: [], line, text, rank, place });
     }
     // What the end follows is no failure: the end of all ranks, or for an error in one line, of any training.

@@ -59,7 +59,7 @@
     });
     await engine.addAllAsync(sections, { chunkSize: CHUNK }); // the page stays alive meanwhile
 
-    /** Pages of the entries that have a message of the query, causes before consequences before warnings. */
+    /** Pages of the entries that have a message of the query, the most specific one first. */
     const matching = (query) => [
       ...new Set(messages.filter(({ expression }) => expression.test(plain(query))).map(({ page }) => page)),
     ];

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -156,6 +156,12 @@ def anchor(form: str) -> str:
     ' did not reach rank 0 at '
     """
     return max(literals(plain(form)), key=len)
+
+
+def most_specific_first(entries: Mapping[str, Entry]) -> list[tuple[str, str]]:
+    """Return the slug and the form of all messages, the longest first: a line belongs to the first form it has."""
+    forms = [(slug, form) for slug, entry in entries.items() for form in entry.messages]
+    return sorted(forms, key=lambda each: (-sum(map(len, literals(plain(each[1])))), each))
 
 
 def shown(form: str) -> str:

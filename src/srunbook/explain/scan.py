@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
 
-from srunbook.explain.entries import Entry, anchor, compiled, expression, load_patterns, plain
+from srunbook.explain.entries import Entry, anchor, compiled, expression, load_patterns, most_specific_first, plain
 
 MOST_KINDS = 100_000
 """Kinds of lines that are remembered of a log; a log with more has some of them judged twice."""
@@ -119,11 +119,10 @@ class Scanner:
 
     def __init__(self, entries: Mapping[str, Entry], ordinary: Iterable[str] = ()) -> None:
         self.patterns = [
-            (slug, anchor(form), compiled(expression(form)))
-            for slug, entry in entries.items()
-            for form in entry.messages
+            (slug, anchor(form), compiled(expression(form))) for slug, form in most_specific_first(entries)
         ]
         self.ordinary = frozenset(ordinary)
+        self.followers = {"", *(slug for slug, entry in entries.items() if entry.role == "consequence")}
 
     def scan(self, name: str, blocks: Iterable[bytes]) -> Scanned:
         """Read one log.
@@ -158,7 +157,7 @@ class Scanner:
         rank = int(named[1]) if named else next(iter(started)) if len(started) == 1 else None
         scanned.findings = [
             replace(finding, rank=rank) if finding.rank is None and finding.weight is not Trouble.ENDED else finding
-            for finding in _without_chained(findings)
+            for finding in self._without_chained(findings)
         ]
         return scanned
 
@@ -170,35 +169,36 @@ class Scanner:
         if not active and not words:
             return
         for place, line in zip(places, text.split("\n"), strict=True):
-            known = [(slug, form) for slug, needed, form in active if needed in line]
-            if not known and not any(word in line for word in words):
+            slug = next((slug for slug, needed, form in active if needed in line and form.search(line)), "")
+            if not slug and not any(word in line for word in words):
                 continue
             number, whole = lines[place]
             message, rank = strip_labels(whole.decode("utf-8", errors="replace"))
             if CHAINED.match(message):
                 yield place, Finding("", Trouble.NONE, message, name, number, rank)
                 continue
-            slugs = dict.fromkeys(slug for slug, form in known if form.search(line))
             weight = trouble(message)
             if weight is Trouble.ENDED:
                 rank = task_of(message)
-            elif not slugs and (weight is Trouble.NONE or shape(message) in self.ordinary):
+            elif not slug and (weight is Trouble.NONE or shape(message) in self.ordinary):
                 continue
-            for slug in slugs or [""]:
-                yield place, Finding(slug, weight, message[:LONGEST_QUOTE], name, number, rank)
+            yield place, Finding(slug, weight, message[:LONGEST_QUOTE], name, number, rank)
 
-
-def _without_chained(findings: Iterable[Finding]) -> list[Finding]:
-    """Drop the marks between the exceptions of a traceback, and the exception above each, which led to that below."""
-    kept: list[Finding] = []
-    for finding in findings:
-        if finding.weight is not Trouble.NONE or finding.slug:
-            kept.append(finding)
-            continue
-        for other in kept[-MOST_BETWEEN:]:
-            if other.number >= finding.number - MOST_BETWEEN and not other.slug and other.rank == finding.rank:
-                kept.remove(other)
-    return kept
+    def _without_chained(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Drop the marks between exceptions of a traceback, and the one above each, unless it is known as a cause."""
+        kept: list[Finding] = []
+        for finding in findings:
+            if finding.weight is not Trouble.NONE or finding.slug:
+                kept.append(finding)
+                continue
+            for other in kept[-MOST_BETWEEN:]:
+                if (
+                    other.number >= finding.number - MOST_BETWEEN
+                    and other.slug in self.followers
+                    and other.rank == finding.rank
+                ):
+                    kept.remove(other)
+        return kept
 
 
 def _counted(blocks: Iterable[bytes], scanned: Scanned) -> Iterator[bytes]:
