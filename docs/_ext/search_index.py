@@ -36,14 +36,17 @@ WORD = re.compile(r"\w+")
 USELESS = re.compile(r"\w|\d+|[0-9a-f]{6,}|\w{41,}")
 """Words of code that nobody looks for: figures, sums, single letters, and very long ones."""
 
-NAME = re.compile(r"[A-Z_]")
-"""What names in programs have; a word without it counts where pages say it, not where a program does."""
+NAME = re.compile(r"[A-Za-z]\w*_\w")
+"""Names in programs that one looks for; another word counts where pages say it, not where a program does."""
 
-COMMON = 0.1
+COMMON = 0.07
 """Share of all sections above which a word tells nothing."""
 
-LEAD = 60
-"""Characters of a section that a result shows. A page has a description, and an entry its fix."""
+LEAD = 40
+"""Characters of a section that a result shows. A page has a description."""
+
+FIX = 90
+"""Characters of an entry's fix that a result shows."""
 
 
 class Section(NamedTuple):
@@ -152,7 +155,7 @@ def write_index(app: Sphinx) -> None:
                 "weight": next((weight for start, weight in env.config.search_weights if page.startswith(start)), 1),
                 "about": "" if page in entries else about.get("description", ""),
                 "keywords": [phrase for part in about.get("keywords", "").split(",") if (phrase := part.strip())],
-                "fix": entries[page].fix if page in entries else "",
+                "fix": shorten(entries[page].fix, FIX, placeholder=" …") if page in entries else "",
             }
         )
     messages = [[expression(form), pages.index(page)] for page, form in most_specific_first(entries)]
@@ -164,9 +167,7 @@ def write_index(app: Sphinx) -> None:
         "sections": [section[:4] for section in whole],
         "common": [*common],
         "text": inverted([[word for word in section[4] if word not in common] for section in whole]),
-        "code": inverted(
-            [[word for word in section[5] if NAME.search(word) or word not in counts] for section in whole]
-        ),
+        "code": inverted([[word for word in section[5] if NAME.match(word)] for section in whole]),
         "messages": messages,
         "alike": load_patterns()["alike"],
         "report": f"{app.config.html_theme_options['source_repository']}/issues/new?template=missing-message.yml",
