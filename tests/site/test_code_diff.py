@@ -46,7 +46,7 @@ def test_added_and_removed_lines(page):
 
     assert added == ["import os\n", "\n", 'line_15 = "<&>"\n', 'LINES"""\n']
     assert removed == ["line_15 = 15\n", 'lines"""\n']
-    assert "from one.py: +3 \N{MINUS SIGN}2 lines" in page.html()
+    assert ", from one.py: +3 \N{MINUS SIGN}2 lines" in text_of(page.html())
 
 
 def test_unchanged_lines(page):

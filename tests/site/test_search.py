@@ -128,7 +128,7 @@ PAGES = {
 
 def test_index_of_a_build(tiny_site):
     """The index has each section with its text, terms, words of code and messages, and follows what changes."""
-    tiny_site.write("examples/guide/a.py", "flavour = flavour = 1\n")
+    tiny_site.write("examples/guide/a.py", "flavour_of = flavour_of = 1\n")
     tiny_site.write("docs/troubleshooting/unreachable.md", ENTRY)
     tiny_site.pages(PAGES, also=["troubleshooting/unreachable"])
     build = tiny_site.build()
@@ -146,7 +146,7 @@ def test_index_of_a_build(tiny_site):
     assert told["words.html", "term-rank"] == ("rank", "A process.")
     assert told["troubleshooting/unreachable.html", ""] == ("cannot reach … at", "")
     for name, word, place in [
-        ("code", "flavour", ("one.html", "below")),
+        ("code", "flavour_of", ("one.html", "below")),
         ("text", "reachable", ("troubleshooting/unreachable.html", "")),
         ("text", "nobody", ("troubleshooting/unreachable.html", "")),
     ]:

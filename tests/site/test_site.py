@@ -221,7 +221,7 @@ def test_navigation(built_site, page):
 
 CAPTION = re.compile(
     r'class="code-file-caption">.*?class="code-file-name[^>]*>(?P<name>.*?)</code>'
-    r'.*?class="[^"]*\bdownload\b[^>]*?href="(?P<link>[^"]+)"',
+    r'.*?class="code-file-download">.*?class="[^"]*\bdownload\b[^>]*?href="(?P<link>[^"]+)"',
     re.S,
 )
 """The line above a file: its path, and the download beside it."""
