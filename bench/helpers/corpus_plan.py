@@ -194,6 +194,12 @@ def programs(turn: int) -> Iterator[Planned]:
             )
 
 
+def mistaken(sound: Planned, mistake: str, place: str) -> Planned:
+    """Return a program that makes a mistake which no entry describes, but for a module that is missing."""
+    causes = ("shell-wrong-environment",) if mistake == "import" else ()
+    return replace(sound, fault=f"raise-{mistake}:{place}", kind="failed" if causes else "unknown", causes=causes)
+
+
 def of_guide(name: str, words: Sequence[str], turn: int, ranks: Sequence[int]) -> Iterator[Planned]:
     """Yield a program of a guide as it is, and with faults that every framework can have."""
     path = f"examples/{name}"
@@ -203,9 +209,7 @@ def of_guide(name: str, words: Sequence[str], turn: int, ranks: Sequence[int]) -
     step = "start" if name in JAX else step  # later, JAX would wait five minutes for the others at its end
     yield laid_out(sound, ranks)
     for mistake in {drawn(f"mistake {number} {draw}", MISTAKES) for number in range(2)}:
-        yield laid_out(
-            replace(sound, kind="unknown", fault=f"raise-{mistake}:{victim}:{step}", kill=name in JAX), ranks
-        )
+        yield laid_out(replace(mistaken(sound, mistake, f"{victim}:{step}"), kill=name in JAX), ranks)
 
 
 def with_torch(name: str, words: Sequence[str], turn: int, ranks: Sequence[int]) -> Iterator[Planned]:
@@ -266,7 +270,7 @@ def guides(turn: int) -> Iterator[Planned]:
         }.items():
             yield replace(sound, fault=fault, causes=causes, kill=False)
         yield replace(sound, tasks=3, causes=("lightning-devices-mismatch",))
-        yield replace(sound, fault=f"raise-{drawn(f'{name} {turn}', MISTAKES)}:1:2", kind="unknown", kill=False)
+        yield replace(mistaken(sound, drawn(f"{name} {turn}", MISTAKES), "1:2"), kill=False)
     for name in JAX:
         yield from of_guide(name, ["python"], turn, SOME)
         yield from with_jax(name, turn, SOME)
