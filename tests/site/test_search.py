@@ -11,6 +11,7 @@ from failure_entries import FOLDER, ROOT, read_entries
 from support.site_search import ask, message_lines, missed, pasted_lines, questions
 
 from srunbook.explain import expression, plain
+from srunbook.explain.entries import anchor, most_specific_first
 
 MOST_BYTES = 250_000
 NOTHING = "xyzzyq plughonk"
@@ -61,12 +62,10 @@ def test_answers_exist(built_site):
 
 def test_messages_match_as_in_explain(answers):
     """The page and `srunbook explain` find the messages of the same entries in a line."""
+    forms = [(slug, anchor(form), re.compile(expression(form))) for slug, form in most_specific_first(ENTRIES)]
     for query, answer in zip(SETS["messages"], answers["messages"], strict=True):
-        slugs = {
-            slug
-            for slug, entry in ENTRIES.items()
-            if any(re.search(expression(f), plain(query.text)) for f in entry.messages)
-        }
+        text = plain(query.text)
+        slugs = {slug for slug, needed, form in forms if needed in text and form.search(text)}
         matched = {result["page"] for result in answer["results"] if result["matched"]}
         assert matched == {f"troubleshooting/{slug}.html" for slug in slugs}, query.text
         assert slugs & {answer.rpartition("/")[2] for answer in query.answers}
