@@ -245,7 +245,7 @@ def test_script_is_a_rendering(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_scripts_are_those_of_the_page() -> None:
     """The page has the command of the first script, and all scripts with nodes, CPUs, devices and particles."""
-    page = (PAGES / "quick-start.md").read_text(encoding="utf-8")
+    page = (PAGES / "scripts.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)\.sbatch` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| [\d,]+ \|$", page, re.MULTILINE)
 
     assert f"$ {made_by((SCRIPTS / 'slurm_multinode.sbatch').read_text(encoding='utf-8'))}\n" in page
