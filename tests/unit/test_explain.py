@@ -78,6 +78,21 @@ CAUSES = {
         "E0000 00:00:17.2 9 x.cc:1] no answer",
         [],
     ),
+    "an error of XLA": (
+        [["warning: slow", "2026-11-20 10:00:02.1: E external/xla/x.cc:1] no answer"]],
+        "E external/xla/x.cc:1] no answer",
+        [],
+    ),
+    "what a spawned process raised": (
+        [["torch.multiprocessing.spawn.ProcessRaisedException:", "KeyError: 'x'"]],
+        "KeyError: 'x'",
+        [],
+    ),
+    "an exception by another name": (
+        [["warning: slow", "a.errors.MoreSplits: {'x'}"]],
+        "a.errors.MoreSplits: {'x'}",
+        [],
+    ),
     "an error of a command of Slurm": ([["squeue: fatal: no file"]], "squeue: fatal: no file", []),
     "a traceback that breaks off": ([["1: Traceback (most recent call last):", "1:   File 'a.py'"]], TRACEBACK, []),
     "our own line about a job": ([["sacct: 17.0 FAILED 1:0", "squeue: RUNNING node1"]], None, []),
