@@ -1,7 +1,8 @@
 """Figures from raw samples: the tables and plots of pages, and single figures in their sentences.
 
 `measured-table` shows medians, `measured-plot` a picture, `scaling-table` strong or weak scaling. The role `measured`
-writes one figure. Ranges, machine and raw data are one click away.
+writes one figure. Ranges, machine and raw data are one click away: below the table, or at the end of a page with
+several tables.
 """
 
 from __future__ import annotations
@@ -292,11 +293,34 @@ class MeasuredFigure(SphinxRole):
             return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
 
 
+def gather_details(_app: Sphinx, doctree: nodes.document) -> None:
+    """Fold the details of a page with several tables into one part at its end; a link stands in the place of each."""
+    folded = [part for part in doctree.findall(disclosure) if "measured-details" in part["classes"]]
+    if len(folded) < 2:
+        return
+    together = disclosure("", summary="Ranges, machines and raw data of this page", classes=["measured-details"])
+    for number, part in enumerate(folded, 1):
+        section = part
+        while not isinstance(section, nodes.section):
+            section = section.parent
+        title = nodes.strong("", f"{number}. {section[0].astext()}")
+        said, _, about = part["summary"].rpartition(". ")
+        link = nodes.reference("", about, internal=True, refid=f"measured-{number}")
+        together += nodes.paragraph("", "", title, ids=[link["refid"]])
+        together.extend(part.children)
+        part.replace_self(line(f"{said}. " if said else "", link, classes=["measured-source"]))
+    page = next(doctree.findall(nodes.section))
+    last = page[-1] if isinstance(page[-1], nodes.section) else page
+    place = next((at for at, node in enumerate(last) if node.astext().startswith("Next: ")), len(last))
+    last.insert(place, together)
+
+
 def setup(app: Sphinx) -> dict[str, int]:
     """Register the directives and the role."""
     app.setup_extension("repository")
+    app.connect("doctree-read", gather_details)
     app.add_directive("measured-table", MeasuredTable)
     app.add_directive("measured-plot", MeasuredPlot)
     app.add_directive("scaling-table", ScalingTable)
     app.add_role("measured", MeasuredFigure())
-    return {"env_version": 2}  # of the tables and plots in doctrees kept from an earlier build
+    return {"env_version": 3}  # of the tables and plots in doctrees kept from an earlier build

@@ -150,11 +150,11 @@ def test_wrong_figure(built, name):
 
 
 def test_plot_and_changed_samples(tiny_site):
-    """A plot comes as one SVG for each theme; new samples come with the next build."""
+    """A plot comes as one SVG for each theme, new samples come with the next build, and all details fold together."""
     for name in ("allreduce", "other"):
         tiny_site.write(f"bench/results/{name}.json", json.dumps(DATA))
     plot = directive("measured-plot", f"{PLOT}\n:series: way\n:log:")
-    tiny_site.page(f"{plot}\n\n{directive('measured-table', data='other')}")
+    tiny_site.page(f"{plot}\n\n{directive('measured-table', data='other')}\n\nNext: more.")
     build = tiny_site.build()
     before = build.html()
     tiny_site.write("bench/results/other.json", json.dumps(DATA).replace("[0.5]", "[0.25]"))
@@ -166,6 +166,9 @@ def test_plot_and_changed_samples(tiny_site):
     assert len([*(build.site / "_images").glob("allreduce-*.svg")]) == 2
     assert "0.5, n=1" in before
     assert "0.25, n=1" in again.html()
+    shown, details = before.split('<details class="measured-details')
+    assert 'href="#measured-2">Ranges, numbers of samples, machine, raw data</a>' in shown
+    assert details.index('id="measured-2"') < details.index("0.5, n=1") < details.index("Next: more.")
 
 
 def test_scaling_table(built):
