@@ -17,7 +17,7 @@ def test_first_page(open_page):
         "I have a program for one GPU",
         "My model doesn't fit",
         "24 hours are not enough",
-        "I have CPU nodes only",
+        "I only have CPU nodes",
         "I want to try it on my laptop",
         "I have an error message",
     ]

@@ -14,7 +14,7 @@ TASKS = {
     "which-lines-to-change": ([], "change the lines marked EDIT"),
     "two-nodes-with-conda": ([door("one GPU", "PyTorch"), SEVERAL_NODES], "with conda source ~/miniforge3/"),
     "laptop": ([door("laptop", "I want to try it on my laptop")], "torchrun --standalone"),
-    "cpu-nodes": ([door("CPU nodes", "I have CPU nodes only"), SEVERAL_NODES], "slurm/gloo_ddp/"),
+    "cpu-nodes": ([door("CPU nodes", "I only have CPU nodes"), SEVERAL_NODES], "slurm/gloo_ddp/"),
     "24-hours": ([door("24 hours", "PyTorch")], "#SBATCH --requeue"),
     "does-not-fit": ([door("doesn't fit", "My model doesn't fit")], "no longer fits on one GPU"),
     "does-not-fit-in-jax": ([door("doesn't fit", "JAX")], "which axis of a mesh divides which array"),
