@@ -126,9 +126,9 @@ class Continuous:
     def poisson_count(self, rate: Any) -> Discrete:
         """Count the events of a Poisson process until absorption, plus 1 (Hobolth, Siri-Jegousse and Bladt 2019).
 
-        Let T be the rates and t = -T 1 the rates of absorption. From state i, the next event comes before absorption,
-        in state j, with the probability P_ij, P = r (r I - T)^-1. It comes after absorption with the probability (r I -
-        T)^-1 t, which is not computed from the rows of P: if it is small, 1 - P 1 has no correct digits.
+        Let T be the rates and t = -T 1 the rates of absorption. With P = r (r I - T)^-1, the next event from state i
+        comes before absorption, in state j, with the probability P_ij. It comes after absorption with the probability
+        (r I - T)^-1 t, which is not computed from the rows of P: if it is small, 1 - P 1 has no correct digits.
 
         Args:
             rate: Events per unit of time, larger than 0.

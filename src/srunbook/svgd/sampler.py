@@ -124,12 +124,12 @@ class SVGD:
                 that makes one. By default, standard normal numbers. Everything is computed in float32, or in float64 if
                 the particles are float64 and JAX_ENABLE_X64=1.
             progress: Whether process 0 prints a line at every report.
-            every: Number of steps between two reports, checkpoints and calls of `stop`.
+            every: Number of steps between two reports, checkpoints and checks of `stop`.
             checkpoint: A directory for Orbax checkpoints, which all processes see. A run that finds a checkpoint there
                 continues from it, with any number of devices and processes, and with the same number of steps or more.
                 Key, number of particles, dimension, kernel, bandwidth, batch size and data have to be the same. Density
                 and optimizer are not compared, nor is data that is spread over several processes.
-            stop: A function that returns at every report whether to save and stop.
+            stop: A stop signal, asked at every report whether to save and stop.
             timing_log: A file to which process 0 appends, at every report, how long each process takes to compute its
                 scores: a JSON object per line.
 
