@@ -39,7 +39,7 @@ RUNS = {"one_process.py": losses("one_process.py", 0)}
 RUNS["ddp_cpu.py, 4 processes"] = losses("ddp_cpu.py", 4)
 
 # %%
-# The two curves coincide, so the second is thinner:
+# The two curves coincide, so the second one is drawn thinner:
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for width, (name, values) in zip((7, 2), RUNS.items(), strict=True):

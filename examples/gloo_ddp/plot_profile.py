@@ -29,7 +29,7 @@ assert "bottleneck: " in printed
 
 # %%
 # A step's all-reduce has two parts.
-# The first part overlaps with computing the gradients of earlier layers, and costs no time.
+# The first part overlaps with the computation of earlier layers' gradients, and costs no extra time.
 # The rank waits for the second part, which is red.
 # Both ranks ran on one machine, so the picture says nothing about a cluster.
 # To profile your cluster, run ``profile.sbatch`` there.

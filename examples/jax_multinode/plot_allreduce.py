@@ -37,4 +37,4 @@ for rank in result.ranks:
 
 # %%
 # For ``jit``, the program only says where the result belongs, and the compiler adds the all-reduce.
-# For ``shard_map``, the program says each step. Both compiled programs contain the same single all-reduce.
+# For ``shard_map``, the program spells out each step. Both compiled programs contain the same single all-reduce.

@@ -50,7 +50,7 @@ assert sampler.ksd(results[600].particles) < sampler.ksd(draws) < sampler.ksd(re
 
 # %%
 # The particles are spread more evenly than draws, so their means have smaller errors.
-# Their standard deviations are slightly too small: exactly, they're 1 along the first axis and 0.87 along the second.
+# Their standard deviations are slightly too small: the exact ones are 1 along the first axis and 0.87 along the second.
 
 print("standard deviations", results[600].particles.std(axis=0).round(2))
 

@@ -35,7 +35,7 @@ def losses(command):
 found = {name: losses(command) for name, command in RUNS.items()}
 
 # %%
-# The two curves coincide, so the second is thinner:
+# The two curves coincide, so the second one is drawn thinner:
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for width, (name, values) in zip((7, 2), found.items(), strict=True):

@@ -47,5 +47,5 @@ stopped.cleanup()
 # %%
 # With three or more processes, it isn't enough to save everything.
 # DDP sends gradients in groups, and groups them differently in a process's first step than in all later steps.
-# With so many processes, the sums in different groups are rounded differently.
+# With so many processes, different groups lead to different rounding errors.
 # Therefore, ``warm_up`` runs one backward pass and discards its gradients before the program loads the checkpoint.

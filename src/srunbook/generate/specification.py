@@ -236,7 +236,7 @@ class JobSpecification(BaseModel):
 
     @property
     def gpus(self) -> int:
-        """GPUs on each node, 0 without."""
+        """GPUs on each node, or 0."""
         if self.gpus_per_node is None or self.platform == "cpu" or self.framework == "gloo":
             return 0
         return int(str(self.gpus_per_node).rpartition(":")[2])
@@ -258,7 +258,7 @@ class JobSpecification(BaseModel):
 
     @property
     def devices(self) -> int:
-        """Devices on all nodes together, as a JAX program counts them, or processes of torch."""
+        """Devices on all nodes together, as a JAX program counts them, or torch processes."""
         if self.gpus:
             return self.nodes * self.gpus
         if self.framework != "jax":
@@ -267,7 +267,7 @@ class JobSpecification(BaseModel):
 
     @property
     def job_name(self) -> str:
-        """The name, or one made from that of the program."""
+        """The name, or one made from the program's name."""
         stem = re.sub(r"[^A-Za-z0-9._-]", "_", self.script.rpartition("/")[2].removesuffix(".py"))
         return self.name or (stem if re.fullmatch(PLAIN_NAME, stem) else "job")
 
@@ -279,7 +279,7 @@ class JobSpecification(BaseModel):
 
     @property
     def log(self) -> tuple[str, str]:
-        """The folder that the script makes for the log, or nothing, and what Slurm is told."""
+        """The folder that the script makes for the log, or an empty text, and the pattern for Slurm."""
         linked = re.fullmatch(LINKED, self.output)
         return (linked[1] or "", linked[2]) if linked else ("", self.output)
 
