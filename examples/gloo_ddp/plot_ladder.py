@@ -1,9 +1,9 @@
 """
-One process and four: the same losses
-=====================================
+One process and four processes give the same losses
+===================================================
 
-A conversion is right when many processes learn what one process learns.
-Here the program for one process and the one for many train with the same batch of 64 windows a step.
+A conversion is correct when many processes learn the same as one process.
+Here, the single-process program and the converted program train with the same batch of 64 windows per step.
 """
 
 import os
@@ -20,7 +20,7 @@ from srunbook import simulate
 
 
 def losses(name, tasks):
-    """Train in a folder of its own; return the loss of each epoch."""
+    """Train in a new folder; return the loss of each epoch."""
     command = [sys.executable, str(Path(name).resolve())]
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +39,7 @@ RUNS = {"one_process.py": losses("one_process.py", 0)}
 RUNS["ddp_cpu.py, 4 processes"] = losses("ddp_cpu.py", 4)
 
 # %%
-# The two curves lie on one another, so the second is thinner:
+# The two curves coincide, so the second one is drawn thinner:
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for width, (name, values) in zip((7, 2), RUNS.items(), strict=True):
@@ -48,7 +48,7 @@ axes.set(xlabel="epoch", ylabel="loss", yscale="log", xticks=range(5))
 axes.legend()
 
 # %%
-# And in numbers: the largest difference, relative to the loss.
+# This is the largest difference, relative to the loss:
 
 for name, values in RUNS.items():
     difference = np.max(np.abs(values / RUNS["one_process.py"] - 1))

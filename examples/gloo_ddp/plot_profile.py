@@ -1,9 +1,9 @@
 """
-Where the time of a step goes
-=============================
+Where a step's time goes
+========================
 
-Two ranks write a trace each while they train, and ``profile_summary.py`` adds it up.
-The model is wide here, so that there is something to send.
+Two ranks each write a trace while they train, and ``profile_summary.py`` adds up the times.
+The model is wide, so that it has many gradients to send.
 """
 
 import subprocess
@@ -28,10 +28,11 @@ print(printed)
 assert "bottleneck: " in printed
 
 # %%
-# The all-reduce of a step has two parts.
-# What is sent while the rank still computes the gradients of earlier layers is overlapped, and costs nothing.
-# For the rest the rank waits, and that is the red part.
-# Both ranks share this machine, so the picture says nothing about a cluster: run ``profile.sbatch`` there.
+# A step's all-reduce has two parts.
+# The first part overlaps with the computation of earlier layers' gradients, and costs no extra time.
+# The rank waits for the second part, which is red.
+# Both ranks ran on one machine, so the picture says nothing about a cluster.
+# To profile your cluster, run ``profile.sbatch`` there.
 
 picture = plt.imread(Path(folder.name, "results", "profile.png"))
 height, width = picture.shape[:2]

@@ -1,9 +1,9 @@
 """
-How the training scales, and what the link allows
-=================================================
+How training scales, and what the link allows
+=============================================
 
-Nodes of equal shares of a CPU, with links of 100 and 300 Mbit/s.
-Nothing is measured while this page is built: the samples are in ``bench/results/gloo_scaling.json`` and
+The nodes have equal CPU shares, and links of 100 or 300 Mbit/s.
+Nothing is measured when this page is built: the samples are in ``bench/results/gloo_scaling.json`` and
 ``bench/results/gloo_overlap.json``.
 """
 
@@ -22,14 +22,14 @@ measured = read_measurement(results / "gloo_scaling.json")
 print(strong(measured, where={"kind": "strong", "link": "100mbit"}).text())
 
 # %%
-# With a link that is three times as fast:
+# These are the results with a link three times as fast:
 
 print(strong(measured, where={"kind": "strong", "link": "300mbit"}).text())
 
 # %%
-# More than 100% is a fault of the base case, not a merit of the two nodes.
-# On one node, a window costs more in the whole batch than in half of it, as the base cases of both kinds show.
-# Two nodes compute with the half, so they gain this too.
+# An efficiency above 100% comes from the base case, not from the second node.
+# On one node, a window costs more in a full batch than in half a batch, as the base cases of both kinds show.
+# Each of two nodes computes half a batch, so it saves this difference.
 
 for kind in ("strong", "weak"):
     one = [row for row in measured.configurations if row.parameters["kind"] == kind and row.parameters["nodes"] == 1]
@@ -38,7 +38,7 @@ for kind in ("strong", "weak"):
         print(f"{row.name:25} batch {batch}: {1000 * row.median('step_s') / batch:.2f} ms for a window")
 
 # %%
-# Weak scaling: each node has as many samples as one node alone.
+# In weak scaling, each node has as many samples as the single node:
 
 print(weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
 
@@ -46,9 +46,10 @@ print(weak(measured, where={"kind": "weak", "link": "100mbit"}).text())
 # What the link allows
 # --------------------
 #
-# Each rank has to send its gradients nearly twice, and no all-reduce over such a link can be faster than that.
-# The dotted lines show the longer of two times: this bound, and the step of one node divided by the number of nodes.
-# A step beats the second time where half a batch takes less than half as long to compute, as above.
+# In an all-reduce, each of two ranks sends its gradients once, and each of four ranks sends them one and a half times.
+# No all-reduce over such a link can be faster than that.
+# The dotted lines show the longer of two times: this bound, or one node's step time divided by the number of nodes.
+# A step beats the second time if half a batch takes less than half as long to compute, as above.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for link, colour in (("100mbit", "C0"), ("300mbit", "C1")):
@@ -63,12 +64,12 @@ axes.set(xlabel="nodes", ylabel="seconds of a step", ylim=(0, None), xticks=[1, 
 axes.legend()
 
 # %%
-# A step from its buckets
-# -----------------------
+# Predict a step from its buckets
+# -------------------------------
 #
-# Eight wide layers take about as long to send as their backward pass takes to compute.
-# DDP sends each bucket when it is ready and the one before has gone: ``end = max(ready, end before) + all-reduce``.
-# The prediction takes the times of the all-reduces alone and those when buckets are ready, from the same runs.
+# The gradients of eight wide layers take about as long to send as to compute.
+# DDP sends a bucket when it is ready and the previous one is sent: ``end = max(ready, end before) + all-reduce``.
+# The prediction uses two times from the same runs: how long each all-reduce takes alone, and when each bucket is ready.
 
 (row,) = read_measurement(results / "gloo_overlap.json").configurations
 seconds = {name: statistics.median(samples) for name, samples in row.samples.items()}

@@ -1,9 +1,9 @@
 """
-A forecast of road speeds, by two ranks
-=======================================
+Forecast road speeds with two ranks
+===================================
 
-Two ranks train one model on the speeds of a freeway, and it has to beat what takes no training.
-The speeds are synthetic: a traffic model made them.
+Two ranks train one model on freeway speeds, and the model has to beat two baselines that need no training.
+The speeds are synthetic: they come from a traffic model.
 """
 
 import csv
@@ -34,8 +34,8 @@ with tempfile.TemporaryDirectory() as folder:
 baselines = {name: float(mae) for name, mae in re.findall(r"baseline (.*?)  val_mae ([\d.]+)", result.output)}
 
 # %%
-# The error of the validation, epoch by epoch, beside the baselines.
-# Here an epoch is cut to 40 steps, to build this page quickly.
+# The plot shows the validation error after each epoch, and the baselines.
+# Each epoch has only 40 steps, so that this page builds quickly.
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
 axes.plot([row["epoch"] for row in rows], [row["val_mae"] for row in rows], marker="o", label="two ranks")
@@ -47,7 +47,7 @@ axes.legend()
 assert rows[-1]["val_mae"] < 0.85 * min(baselines.values())
 
 # %%
-# A forecast half an hour ahead, for one sensor on a weekday that the training has not seen.
+# The next plot shows forecasts half an hour ahead, for one sensor on a weekday that isn't in the training data.
 
 _, _, usual = prepare_speeds(mph, times)
 model = TrafficNet(usual, state["model"]["write.weight"].shape[1])
@@ -70,6 +70,6 @@ axes.set(xlabel="hour of the day", ylabel="speed (mph)", ylim=(0, 80))
 axes.legend(loc="lower right")
 
 # %%
-# What the training writes for each epoch:
+# For each epoch, the program writes a row with these columns:
 
 print(", ".join(rows[-1]))

@@ -2,9 +2,9 @@
 One sum over all processes
 ==========================
 
-An all-reduce: every device gives a number, and every device gets the sum.
-It is what data-parallel training does with its gradients at every step.
-Two nodes with two processes each, in the local simulation.
+In an all-reduce, every device gives a number and gets the sum.
+Data-parallel training does this with its gradients at every step.
+Here, the local simulation runs two nodes with two processes each.
 """
 
 import sys
@@ -18,11 +18,11 @@ assert result.returncode == 0
 assert all(f"Process {rank.rank} has y=[4.]" in rank.output for rank in result.ranks)
 
 # %%
-# Four devices gave a 1 each, and each process holds a 4.
-# The lines with ``[Gloo]`` come from the library that carries messages between CPUs; between GPUs it is NCCL.
+# Each of four devices gave a 1, and each process got a 4.
+# The ``[Gloo]`` lines come from the library that carries messages between CPUs; between GPUs, NCCL does.
 #
-# The same in today's JAX
-# -----------------------
+# The same sum in today's JAX
+# ---------------------------
 #
 # With ``pmap``, each process holds a small array of its own.
 # With a mesh and a sharding, ``x`` is one array over all processes, and the result is an ordinary number.
@@ -36,5 +36,5 @@ for rank in result.ranks:
         assert f"Process {rank.rank} has y=4.0 with {way} (1 all-reduce)" in rank.output
 
 # %%
-# ``jit`` was told where the result should stand, and put the all-reduce there by itself.
-# ``shard_map`` was told each step. The compiled programs hold the same single all-reduce.
+# For ``jit``, the program only says where the result belongs, and the compiler adds the all-reduce.
+# For ``shard_map``, the program spells out each step. Both compiled programs contain the same single all-reduce.

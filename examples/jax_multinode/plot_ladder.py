@@ -1,9 +1,9 @@
 """
-The same losses on one device and on four
-=========================================
+One device and four devices give the same losses
+================================================
 
-A program that runs on many devices is right when it computes what one device computes.
-``one_device.py`` knows nothing of processes. ``data_parallel.py`` divides each batch of 64 rows by the devices.
+A program for many devices is correct when it gives the same results as one device.
+``one_device.py`` runs on a single device. ``data_parallel.py`` divides each batch of 64 rows among its devices.
 """
 
 import os
@@ -40,7 +40,7 @@ for name, found in curves.items():
     np.testing.assert_allclose(found, one, rtol=1e-5)
 
 # %%
-# The programs print six digits. Where the last one differs, floats were added in another order.
+# The programs print six digits. If the last digit differs, floats were added in a different order.
 
 GREY = "#808080"
 figure, axes = plt.subplots(figsize=(7, 2.8), layout="constrained")

@@ -1,9 +1,9 @@
 """
-A mesh, and four ways to lay an array on it
-===========================================
+A mesh and four ways to spread an array over it
+===============================================
 
-Before you spread an array over nodes, look at a small one in a single process.
-This page was built with eight CPU devices in one process; nothing below knows or cares.
+Before you spread an array over nodes, look at a small array in a single process.
+This page was built with eight CPU devices in one process.
 """
 
 import jax
@@ -19,8 +19,8 @@ print(mesh.devices)
 assert mesh.shape == {"batch": 4, "model": 2}
 
 # %%
-# The mesh gives names to two directions: four devices along ``batch``, two along ``model``.
-# A ``PartitionSpec`` then says, for each axis of an array, along which direction it is cut.
+# The mesh names two directions, with four devices along ``batch`` and two along ``model``.
+# For each axis of an array, a ``PartitionSpec`` says along which direction the axis is split.
 
 COLOURS = ["#3a73b5", "#b8591d", "#2f7d52", "#9348a3"]
 COLOURS += ["#8a6d10", "#b83c50", "#1f7a80", "#6a58b5"]
@@ -61,10 +61,10 @@ pieces = [draw(at, *layout) for at, layout in zip(axes, layouts, strict=True)]
 assert pieces == [4, 8, 2, 1]
 
 # %%
-# A block that several devices hold is a copy on each of them.
-# Data-parallel training puts the batch down as ``P('batch')`` and the parameters as ``P()``.
+# If a block lists several devices, each of them holds a copy.
+# Data-parallel training uses ``P('batch')`` for the batch and ``P()`` for the parameters.
 #
-# The compiler then adds what has to be sent. The mean over a batch that is cut four ways needs one all-reduce:
+# The compiler then adds the communication. The mean over a batch that is split four ways needs one all-reduce:
 
 numbers = np.arange(32, dtype=np.float32).reshape(SHAPE)
 x = jax.device_put(numbers, NamedSharding(mesh, P("batch")))

@@ -2,8 +2,8 @@
 Which process owns which device and which shard?
 ================================================
 
-``draw_owners.py`` spreads one array over all devices of the job and draws where each piece stands.
-First with one process for each device: two nodes, two processes on each.
+``draw_owners.py`` spreads one array over all devices of the job and draws which device holds each piece.
+The first run has one process for each device, on two nodes with two processes each.
 """
 
 import sys
@@ -40,8 +40,8 @@ print("\n".join(line for line in result.output.splitlines() if " owns " in line)
 assert result.output.count(" owns ") == 4
 
 # %%
-# Then with one process for each node and four devices for each process.
-# The array is cut in the same way: along devices. A process sees and fills only the pieces in its own colour.
+# The second run has one process on each node, with four devices for each process.
+# The array is still split along devices. A process sees and fills only the pieces in its own colour.
 
 result, picture = draw_owners(nodes=2, ntasks_per_node=1, gpus_per_node=4)
 show(picture)

@@ -2,10 +2,11 @@
 What the all-reduce costs
 =========================
 
-``profile_allreduce.py`` lets every device compute the sine of four megabytes and then sums the results over all
-devices. JAX's profiler watches, and the program reads the trace back: no TensorBoard, no network.
-The times below are those of two processes that share the CPUs of one machine, the one that built this page.
-Run it on your nodes to learn about your network.
+In ``profile_allreduce.py``, every device computes the sine of four megabytes.
+The program then sums the results over all devices.
+JAX's profiler records a trace, which the program reads without TensorBoard or a network.
+The times below come from two processes that share the CPUs of the machine that built this page.
+Run the program on your nodes to learn about your network.
 """
 
 import re
@@ -27,8 +28,8 @@ rows = re.findall(row, result.output)
 assert {kind for _, kind, _ in rows} == {"all-reduce", "compute"}
 
 # %%
-# The compiler chose the names of the operations; the program asks the compiled text which of them are all-reduces.
-# Part of the time of an all-reduce is waiting: the process that comes first waits for the other.
+# The compiler chose the operations' names, so the program looks up in the compiled text which are all-reduces.
+# An all-reduce's time includes waiting: the process that arrives first waits for the second one.
 
 GREY = "#808080"
 figure, axes = plt.subplots(figsize=(8, 2.6))

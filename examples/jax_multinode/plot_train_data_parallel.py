@@ -1,10 +1,10 @@
 """
-The same training on one process and on four
-============================================
+Data-parallel training gives the same losses on one process and on four
+=======================================================================
 
-A program that runs on many processes is right when it computes what one process computes.
-So the same global batch goes through ``train_data_parallel.py`` twice: all 64 rows on one process,
-and 16 rows on each of four.
+A program for many processes is correct when it gives the same results as one process.
+So ``train_data_parallel.py`` runs twice with the same global batch: with all 64 rows on one process,
+and with 16 rows on each of four processes.
 """
 
 import re
@@ -30,22 +30,22 @@ def losses(nodes, ntasks_per_node):
 one = losses(nodes=1, ntasks_per_node=1)[0]
 
 # %%
-# Every tenth loss is shown, and the line with which a process ends.
-# Now four processes, two on each of two nodes. The losses are those of process 0:
+# The output shows every tenth loss and the process's last line.
+# The next run has four processes, two on each of two nodes. The losses come from process 0:
 
 four = losses(nodes=2, ntasks_per_node=2)
 
 # All four processes report the same loss at every step.
 assert (four == four[0]).all()
-# It differs from that of one process by rounding only: sums are made in another order.
+# It differs from the loss of one process only by rounding: floats are added in a different order.
 largest = np.max(np.abs(four[0] - one) / one)
 print(f"largest relative difference in 40 steps: {largest:.1e}")
 assert largest < 1e-5
 
 # %%
-# The last lines carry a fingerprint of the parameters, ``params``.
-# It is the same on all four processes: they hold the same model, bit for bit.
-# It is not the same as on one process, for the same reason as above.
+# The last lines contain a fingerprint of the parameters, ``params``.
+# The fingerprint is the same on all four processes, so they hold the same model, bit for bit.
+# The single process has a different fingerprint because it adds floats in a different order.
 
 GREY = "#808080"
 figure, axes = plt.subplots(figsize=(8, 3))

@@ -1,9 +1,10 @@
 """
-One process and two nodes: the same losses
-==========================================
+One process and two nodes give the same losses
+==============================================
 
-A conversion is right when many processes learn what one process learns.
-Here ``ddp.py`` trains on one process and on two nodes, always with 64 samples in a step, and ``one_gpu.py`` beside it.
+A conversion is correct when many processes learn the same as one process.
+Here, ``ddp.py`` trains on one process and on two nodes, always with 64 samples per step.
+``one_gpu.py`` also trains, for comparison.
 """
 
 import os
@@ -19,7 +20,7 @@ from srunbook import simulate
 
 
 def losses(name, nodes):
-    """Train in a folder of its own; return the loss of each epoch."""
+    """Train in a new folder; return the loss of each epoch."""
     program, here = Path(name).resolve(), Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -37,7 +38,7 @@ found = {
 }
 
 # %%
-# The curves lie on one another, so each is drawn thinner than the one below it:
+# The curves coincide, so each is drawn thinner than the one below it:
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for width, (name, values) in zip((8, 4, 1), found.items(), strict=True):
@@ -46,7 +47,7 @@ axes.set(xlabel="epoch", ylabel="loss", yscale="log", xticks=range(5))
 axes.legend()
 
 # %%
-# In numbers: how far each is from one process, relative to the loss.
+# These are the largest differences from ``ddp.py`` on one process, relative to the loss:
 
 for name, values in found.items():
     difference = np.max(np.abs(values / found["ddp.py, 1 process"] - 1))
@@ -54,5 +55,5 @@ for name, values in found.items():
     assert difference < (1e-2 if name == "one_gpu.py" else 1e-5)
 
 # %%
-# On one process and on two nodes, ``ddp.py`` differs by rounding only: every step takes the same 64 samples.
-# ``one_gpu.py`` shuffles them in another order, so it learns the same, to two digits.
+# On two nodes, ``ddp.py`` differs only by rounding, because every step uses the same 64 samples.
+# ``one_gpu.py`` shuffles the samples in a different order, so its losses agree to two digits.

@@ -2,8 +2,8 @@
 One model, four launchers
 =========================
 
-One model is trained four times: by one process, and by two processes that srun, torchrun or Lightning brings together.
-All see the same samples in the same order, so all must have the same losses.
+One model is trained four times: by one process, and by two processes that srun, torchrun or Lightning coordinates.
+All four programs see the same samples in the same order, so they must have the same losses.
 """
 
 import difflib
@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
     runs = {name: train(name, folder) for name in PROGRAMS}
 
 # %%
-# How far is each from the one process, and from the first of those with two?
+# The table compares each run with the single process, and with the first run on two processes:
 
 alone, pair = runs["one_process.py"], runs["srun_ddp.py"]
 print(f"{'program':18} {'losses differ by':>17} {'parameters by':>14}  same bits as srun_ddp.py")
@@ -51,10 +51,10 @@ for name, run in runs.items():
     assert same == (name != "one_process.py")
 
 # %%
-# The three with two processes agree to the last bit: whoever starts the processes, they add the same numbers in the
-# same order. One process adds 64 samples in another order than two with 32 each, and floats round.
+# The three runs on two processes agree to the last bit, because they add the same numbers in the same order.
+# One process adds 64 samples in a different order than two processes with 32 each, so the rounding differs.
 #
-# What does each program add to the one for one process?
+# How many lines does each program add to the single-process program?
 
 base = Path("one_process.py").read_text().splitlines()
 for name in PROGRAMS[1:]:
@@ -63,7 +63,7 @@ for name in PROGRAMS[1:]:
     print(f"{name:18} {len(lines)} lines, {len(added)} of them not in one_process.py")
 
 # %%
-# Four curves that look like one:
+# The four curves look like one:
 
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 for (name, run), width in zip(runs.items(), (7, 5, 3, 1), strict=True):

@@ -1,9 +1,9 @@
 """
-A large batch, and its learning rate
-====================================
+A large batch and its learning rate
+===================================
 
-One model, trained with 32 samples in a step, as on one GPU, and with 256, as on eight.
-``bench/lightning_rates.py`` trained it from five seeds each. This page plots the results.
+``bench/lightning_rates.py`` trained one model with 32 samples per step, as on one GPU, and with 256, as on eight.
+It used five seeds for each case. This page plots the results.
 """
 
 import sys
@@ -21,8 +21,8 @@ for one in measured.configurations:
     of_rate.setdefault(one.parameters["case"], []).append(one)
 
 # %%
-# The linear rule says: eight times the batch, eight times the learning rate.
-# Without it, an epoch has an eighth as many steps of the same length, and gets less far.
+# By the linear rule, a batch eight times as large needs eight times the learning rate.
+# Without the rule, an epoch has an eighth as many steps of the same length, and makes less progress.
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for axes, (rate, cases) in zip(panels, curves.items(), strict=True):
@@ -42,8 +42,8 @@ panels[0].set_ylabel("accuracy of the validation (%)")
 panels[0].legend(title="batch")
 
 # %%
-# The lines are medians, and the bands reach from the worst to the best of the seeds.
-# After the last epoch:
+# The lines are medians, and the bands reach from the worst seed to the best.
+# These are the accuracies after the last epoch:
 
 print(f"{'rate for 32':>11}  {'batch':22} {'rate':>5}  accuracy, worst to best")
 last = {}
@@ -56,8 +56,9 @@ for rate, cases in curves.items():
         )
 
 # %%
-# Left, at a rate that suits the small batch: with the rule, the large batch catches up with the small one. Without it,
-# it stays behind from all five seeds. Warm-up is not needed here, and slows the first epochs.
+# In the left plot, the rate suits the small batch. With the rule, the large batch catches up with the small one.
+# Without the rule, the large batch stays behind with all five seeds.
+# Warm-up isn't needed here, and slows the first epochs.
 
 small, large, rule, warmed = (last[0.01, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
 assert large[-1] < small[0]
@@ -65,12 +66,12 @@ assert abs(rule[2] - small[2]) < 1
 assert abs(warmed[2] - small[2]) < 1
 
 # %%
-# Right, at a rate that is already too high for the small batch: with the rule, the large batch is no better.
-# Warm-up helps, but not enough. Here the large batch does best at the unchanged rate.
+# In the right plot, the rate is too high even for the small batch. With the rule, the large batch does no better.
+# Warm-up helps, but not enough. Here, the large batch does best at the unchanged rate.
 
 small, large, rule, warmed = (last[0.1, case] for case in ("32", "256", "256, rule", "256, rule and warm-up"))
 assert large[0] > max(small[-1], rule[-1], warmed[-1])
 assert warmed[2] > rule[2]
 
 # %%
-# So start with the rule, and do not trust it: try its rate, half of it, and a quarter.
+# Start with the rule, but don't trust it: try its rate, half of that rate, and a quarter.

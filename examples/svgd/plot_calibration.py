@@ -2,10 +2,10 @@
 Is the posterior as wide as it should be?
 =========================================
 
-A benchmark program drew parameters from a prior and data for them, and found the posterior with 200 particles, again
-and again (simulation-based calibration, Talts and others 2018).
-The rank of the true value among the particles should be anything from 0 to 200 with the same probability.
-This page draws what ``bench/svgd_sbc.py`` and ``bench/svgd_nuts.py`` kept; it measures nothing.
+A benchmark program repeatedly drew parameters from a prior, drew data for them, and found the posterior with 200
+particles (simulation-based calibration, Talts and others 2018).
+The rank of the true value among the particles should be any number from 0 to 200 with the same probability.
+This page only plots the results that ``bench/svgd_sbc.py`` and ``bench/svgd_nuts.py`` saved.
 """
 
 import sys
@@ -34,9 +34,9 @@ for axes in places.flat[len(ranks) :]:
     axes.axis("off")
 
 # %%
-# The gray band is where 95 % of the bars of a flat histogram lie.
-# Bars that rise at both ends say that the particles lie too close together: the truth is outside of them too often.
-# The last panel is a control: draws of the exact posterior in the place of particles.
+# In a flat histogram, 95 % of the bars end in the gray band.
+# If the bars rise at both ends, the particles are too close together: too often, the true value is outside their range.
+# The last panel is a control, with draws from the exact posterior instead of particles.
 
 for one in calibration.configurations:
     inside, p = one.samples["coverage_90_percent"][0], one.samples["p_value"][0]
@@ -46,8 +46,8 @@ assert len(ranks) > 3
 assert all(((found >= 0) & (found < possible)).all() for found in ranks.values())
 
 # %%
-# The same question for a posterior without a closed form.
-# Each point is one of 32 parameters of a logistic regression, with NUTS as the measure.
+# The next plots answer the same question for a posterior without a closed form.
+# Each point is one of a logistic regression's 32 parameters, and NUTS is the reference.
 
 regression = read_measurement(RESULTS / "svgd_nuts.json")
 others = {one.name: one for one in regression.configurations}

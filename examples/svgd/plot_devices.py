@@ -2,8 +2,8 @@
 Which device holds which particles?
 ===================================
 
-The particles lie in equal parts on the devices of all processes.
-Here two simulated nodes have one process each, with three devices, and share 21 particles.
+The particles are spread evenly over the devices of all processes.
+Here, two simulated nodes have one process with three devices each, and share 21 particles.
 """
 
 import re
@@ -22,8 +22,8 @@ found = [re.findall(r"process (\d+)  (\S+) +particles (?:(\d+) to (\d+)|none)", 
 assert sum(int(last) - int(first) + 1 for _, _, first, last in found if last) == 21
 
 # %%
-# 21 does not divide by 6: each device gets four rows, and three rows of the last device hold no particle.
-# They are computed and weighted with 0, so the result is that of 21 particles on one device.
+# 21 isn't divisible by 6, so each device gets four rows, and three rows of the last device hold no particle.
+# These empty rows have the weight 0, so the result is the same as for 21 particles on one device.
 
 COLOURS = ["#0b63a5", "#a3480c"]
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")

@@ -1,9 +1,9 @@
 """
-Particles on their way
-======================
+Particles on the move
+=====================
 
-150 particles start in one corner and shall stand for a bent distribution.
-Each is drawn to where the density is high, and pushed away from its neighbours.
+Here, 150 particles start in one corner and move until they represent a curved distribution.
+Each particle is pulled to where the density is high, and pushed away from its neighbours.
 """
 
 import jax
@@ -15,7 +15,7 @@ from srunbook.svgd import SVGD
 
 
 def log_density(x):
-    """Normal along the first axis, and along the second around a parabola."""
+    """Normal along the first axis, and around a parabola along the second axis."""
     return -0.5 * x[0] ** 2 - 2 * (x[1] - x[0] ** 2 / 2) ** 2
 
 
@@ -36,9 +36,9 @@ for axes, (steps, result) in zip(places, results.items(), strict=True):
     axes.set_aspect("equal")
 
 # %%
-# How far are they from their distribution?
-# The kernel Stein discrepancy needs no sample of it, only the scores.
-# Beside it stands that of as many independent draws, which this density has a formula for.
+# How far are the particles from the distribution?
+# The kernel Stein discrepancy measures this from the scores, without a sample.
+# For comparison, the last line shows the discrepancy of 150 independent draws, which are easy to make for this density.
 
 first = np.random.default_rng(1).normal(size=150)
 draws = np.stack([first, first**2 / 2 + 0.5 * np.random.default_rng(2).normal(size=150)], axis=1)
@@ -49,15 +49,15 @@ print(f"independent   discrepancy {sampler.ksd(draws):.3f}")
 assert sampler.ksd(results[600].particles) < sampler.ksd(draws) < sampler.ksd(results[20].particles)
 
 # %%
-# The particles lie more evenly than draws do, so their means have smaller errors.
-# Their spread comes out a little small: exact are 1 along the first axis, and 0.87 along the second.
+# The particles are spread more evenly than draws, so their means have smaller errors.
+# Their standard deviations are slightly too small: the exact ones are 1 along the first axis and 0.87 along the second.
 
 print("standard deviations", results[600].particles.std(axis=0).round(2))
 
 assert np.allclose(results[600].particles.std(axis=0), (1, 0.75**0.5), rtol=0.15)
 
 # %%
-# With a bandwidth that is far too small, the push reaches nobody: each particle climbs to the mode alone.
+# If the bandwidth is far too small, the particles don't push each other away: each one climbs to the mode alone.
 
 alone = SVGD(log_density, bandwidth=1e-4).run(jax.random.key(0), 150, 600, start)
 print("standard deviations", alone.particles.std(axis=0).round(2))

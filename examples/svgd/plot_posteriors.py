@@ -1,10 +1,10 @@
 """
-A posterior beside the exact one
-================================
+The particles beside the exact posterior
+========================================
 
-``coalescent_posterior.py`` finds two rates of a population from simulated genealogies.
+``coalescent_posterior.py`` estimates two rates of a population from simulated genealogies.
 Two processes share the 200 particles.
-For two rates the exact posterior can be summed on a grid, from closed forms that share no code with the library.
+For two rates, the exact posterior can be summed on a grid, from closed forms that share no code with the library.
 """
 
 import re
@@ -43,7 +43,7 @@ axes.scatter(*np.exp(particles.T), s=8, color="#0b63a5")
 axes.set(xlabel="rate of joining", ylabel="rate of mutation", xlim=(1, 3.6), ylim=(1.4, 5.4))
 
 # %%
-# Each rate by itself: the share of particles below a value, and the exact distribution function.
+# For each rate, these plots compare the share of particles below a value with the exact distribution function.
 
 figure, places = plt.subplots(1, 2, figsize=(8, 3), layout="constrained", sharey=True)
 names = ("rate of joining", "rate of mutation")

@@ -1,9 +1,9 @@
 """
-What a step of distributed SVGD is made of
-==========================================
+The parts of a distributed SVGD step
+====================================
 
-Four constants say how long a step takes: what a score costs, what a pair of particles costs, and what messages cost by
-number and by size. The benchmark fits them on a small Slurm cluster, predicts, and only then measures.
+Four constants predict how long a step takes: the cost of a score, of a pair of particles, of a message and of a byte.
+The benchmark fits them on a small Slurm cluster, predicts step times, and only then measures them.
 """
 
 import math
@@ -32,8 +32,8 @@ def parts(fitted, n, nodes, d):
 
 
 # %%
-# Each cluster has constants of its own: its nodes have another share of a CPU, or another link.
-# The parts have to add up to what the benchmark predicted.
+# Each cluster has its own constants, because its nodes have a different CPU share or a different link.
+# The parts have to add up to the benchmark's prediction.
 
 fits = {}
 for item in read_measurement(results / "svgd_scaling_fit.json").configurations:
@@ -45,7 +45,7 @@ for place, item in runs:
     assert math.isclose(total, item.median("predicted_s"), rel_tol=0.01), item.name
 
 # %%
-# Two nodes with a link of 100 Mbit/s: wherever the prediction was to be trusted, the step took up to a seventh longer.
+# On two nodes with a 100 Mbit/s link, steps took up to a seventh longer than each prediction that we trusted.
 
 for place, item in runs:
     if place == ("100mbit", 2) and item.parameters["trusted"] == "yes":
@@ -53,7 +53,8 @@ for place, item in runs:
         assert 1 < item.median("step_s") / item.median("predicted_s") < 1 + 1 / 7
 
 # %%
-# The bars are the parts of the prediction, the dots what was measured. Beyond the dots nothing was measured.
+# The bars show the parts of the prediction, and the dots show the measured times.
+# Bars without a dot weren't measured.
 
 GREY = "#808080"
 COLOURS = {"scores": "#4c8dd6", "kernel": "#e08a3c", "messages": "#8fbf6f", "bytes": "#c44e52"}

@@ -1,9 +1,9 @@
 """
-One device and four processes: the same losses
-==============================================
+One device and four processes give the same losses
+==================================================
 
-A conversion is right when many processes learn what one device learns.
-Here the program for one device and the one for many train side by side, with the same batch of 64 images a step.
+A conversion is correct when many processes learn the same as one device.
+Here, the single-device program and the converted program train with the same batch of 64 images per step.
 """
 
 import os
@@ -25,7 +25,7 @@ RUNS = {
 
 
 def losses(command):
-    """Train in a folder of its own; return the loss of each epoch."""
+    """Train in a new folder; return the loss of each epoch."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True)
@@ -35,7 +35,7 @@ def losses(command):
 found = {name: losses(command) for name, command in RUNS.items()}
 
 # %%
-# The two curves lie on one another, so the second is thinner:
+# The two curves coincide, so the second one is drawn thinner:
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for width, (name, values) in zip((7, 2), found.items(), strict=True):
@@ -44,7 +44,7 @@ axes.set(xlabel="epoch", ylabel="loss", yscale="log", xticks=range(5))
 axes.legend()
 
 # %%
-# And in numbers: the largest difference, relative to the loss.
+# This is the largest difference, relative to the loss:
 
 for name, values in found.items():
     difference = np.max(np.abs(values / found["one_gpu.py"] - 1))

@@ -1,9 +1,9 @@
 """
-Stopped and resumed: the same numbers, bit for bit
-==================================================
+A resumed run ends with the same numbers, bit for bit
+=====================================================
 
-A training that continues from a checkpoint should end where it would have ended without the break.
-Three processes train for four epochs, and then again from the checkpoint of the second.
+A run that resumes from a checkpoint should end with the same parameters as an uninterrupted run.
+Three processes train for four epochs, and then train again from the second epoch's checkpoint.
 """
 
 import shutil
@@ -32,7 +32,7 @@ in_one_go = train(whole.name, "--epochs=4")
 print(sorted(path.name for path in Path(whole.name).glob("[!.]*")))
 
 # %%
-# A training that was stopped after its second epoch has left the checkpoint of that epoch, and continues from it:
+# A run that stops after its second epoch leaves that epoch's checkpoint. Here, a new run resumes from it:
 
 shutil.copy(Path(whole.name, "checkpoint_epoch_2.pt"), stopped.name)
 resumed = train(stopped.name, "--epochs=4", "--resume")
@@ -45,7 +45,7 @@ whole.cleanup()
 stopped.cleanup()
 
 # %%
-# From three processes on, this takes more than saving everything.
-# DDP sends its gradients in groups. At the first step of a process it groups them differently than at all later ones,
-# and with three or more processes sums in another grouping round differently.
-# Therefore `warm_up` makes one backward pass and throws its gradients away, before the checkpoint is loaded.
+# With three or more processes, it isn't enough to save everything.
+# DDP sends gradients in groups, and groups them differently in a process's first step than in all later steps.
+# With so many processes, different groups lead to different rounding errors.
+# Therefore, ``warm_up`` runs one backward pass and discards its gradients before the program loads the checkpoint.

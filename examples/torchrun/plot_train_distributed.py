@@ -1,9 +1,9 @@
 """
-The same losses on one process and on four
-==========================================
+The full program gives the same losses on one process and on four
+=================================================================
 
-DDP is right when many processes compute what one would.
-The same training therefore runs twice: on one process, and on two nodes with two processes each.
+DDP is correct when many processes give the same results as one process.
+So the program runs twice: on one process, and on two nodes with two processes each.
 """
 
 import csv
@@ -45,15 +45,15 @@ def train(nodes, processes):
 one, picture = train(nodes=1, processes=1)
 
 # %%
-# The program draws its curves itself, and writes them beside its checkpoints:
+# The program draws its own curves and saves them beside its checkpoints:
 
 height, width = picture.shape[:2]
 figure = plt.figure(figsize=(width / 100, height / 100), dpi=100)
 figure.figimage(picture)
 
 # %%
-# On four processes, two on each of two nodes.
-# The number before each line is that of the node; a process says its own rank in its rank line.
+# The second run has four processes, two on each of two nodes.
+# The number before each line is the node's number; each process gives its rank in its rank line.
 
 four, _ = train(nodes=2, processes=2)
 
@@ -66,5 +66,5 @@ assert difference[0] < 1e-5
 assert min(one[-1]["test_accuracy"], four[-1]["test_accuracy"]) >= 0.97
 
 # %%
-# Four processes add the same numbers in another order, and floats round.
-# After one epoch that is all the difference there is; each step then builds on the one before, so it grows.
+# Four processes add the same numbers in a different order, so the rounding differs.
+# The difference is tiny after one epoch, and grows because each step builds on the previous one.

@@ -1,9 +1,9 @@
 """
-A batch in pieces, and a network that forgets
-=============================================
+Save memory with batches in pieces and recomputation
+====================================================
 
-Two ways to train with less memory, on two processes.
-Neither changes what is computed, and that can be seen in the losses.
+This page shows two ways to train with less memory, on two processes.
+Neither changes the results, as the losses show.
 """
 
 import re
@@ -29,8 +29,8 @@ def losses(*arguments):
 plain = losses()
 
 # %%
-# Gradient accumulation cuts each batch of a process into pieces, here into four.
-# Only one piece at a time needs memory, and the gradients are sent once, with the last of them.
+# Gradient accumulation splits each process's batch into pieces, here into four.
+# Only one piece at a time needs memory, and the gradients are sent once, with the last piece.
 
 pieces = losses("--accumulate=4")
 print("largest relative difference:", f"{np.max(np.abs(pieces / plain - 1)):.0e}")
@@ -38,8 +38,8 @@ print("largest relative difference:", f"{np.max(np.abs(pieces / plain - 1)):.0e}
 assert np.max(np.abs(pieces / plain - 1)) < 1e-2
 
 # %%
-# Gradient checkpointing keeps only what goes into each block of the network.
-# On the way back the block computes its inside a second time: less memory, more work, the same numbers.
+# Gradient checkpointing keeps only the inputs of each block of the network.
+# The backward pass computes the rest a second time: this takes less memory and more work, and gives the same numbers.
 
 forgetting = losses("--recompute")
 

@@ -39,9 +39,9 @@ class Layer:
     """Values from one place, such as a configuration file.
 
     Args:
-        place: What messages call it, such as `profile medium` or the path of a file.
-        values: Its keys and values; None takes back what a layer below has set.
-        lines: For a file, the line of each key and of each item of a list: by its path, as in `("env_vars", "NAME")`.
+        place: Its name in messages, such as `profile medium` or the path of a file.
+        values: Its keys and values; None removes what an earlier layer has set.
+        lines: For a file, the line of each key and of each list item, by its path, as in `("env_vars", "NAME")`.
     """
 
     place: str
@@ -49,7 +49,7 @@ class Layer:
     lines: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
 
     def origin(self, *path: Any) -> str:
-        """Return the place of a value with its line, or with that of the nearest key above it."""
+        """Return the place of a value with its line, or with the line of the nearest key above it."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return f"{self.place}:{self.lines[path[:end]]}"

@@ -1,12 +1,11 @@
-"""What a model takes on each rank: parameters, gradients and the state of the optimizer, by formula.
+"""How much memory a model takes on each rank: parameters, gradients and the optimizer's state, by formula.
 
     >>> from srunbook import memory
     >>> memory.whole(7_000_000_000, memory.PRECISIONS["bf16"], "adamw").divided(16).total / 1e9
     3.5
 
-`fully_sharded` is exact for `torch.distributed.fsdp.fully_shard` on given shapes, padding included. On top come
-activations, of which `block_activations` counts those of a transformer, and the layers that FSDP fetches while it
-computes.
+`fully_sharded` is exact for `torch.distributed.fsdp.fully_shard` on given shapes, padding included. Activations, which
+`block_activations` counts for a transformer, and the layers that FSDP fetches while it computes are extra.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Need:
         return self.parameters + self.gradients + self.optimizer
 
     def divided(self, ranks: int) -> Need:
-        """Return the share of each of some ranks, rounded up to whole bytes."""
+        """Return the share of each rank, rounded up to whole bytes."""
         return Need(-(-self.parameters // ranks), -(-self.gradients // ranks), -(-self.optimizer // ranks))
 
 
@@ -64,7 +63,7 @@ def read_count(text: str) -> int:
     (1500000000, 13000)
 
     Raises:
-        ValueError: It is no such number, or not between 1 and 10^18.
+        ValueError: The text is not such a number, or the number is not between 1 and 10^18.
     """
     match = re.fullmatch(r"(\d{1,19}(?:\.\d{1,12})?)([KMBT]?)", text.strip().upper(), re.ASCII)
     if not match:
@@ -76,7 +75,7 @@ def read_count(text: str) -> int:
 
 
 def whole(count: int, precision: Precision, optimizer: str) -> Need:
-    """Return what a whole model takes, as on each rank of DDP.
+    """Return the bytes that a whole model takes, as on each rank of DDP.
 
     Args:
         count: Number of parameters.
@@ -90,18 +89,18 @@ def whole(count: int, precision: Precision, optimizer: str) -> Need:
 def fully_sharded(
     shapes: Iterable[Sequence[int]], precision: Precision, optimizer: str, *, ranks: int, rank: int
 ) -> Need:
-    """Return what a rank holds of a model that `fully_shard` divides.
+    """Return the bytes that a rank holds of a model that `fully_shard` divides.
 
     Each parameter is cut along its first dimension into as many pieces as there are ranks. Parameters and gradients
     are padded to pieces of equal size; the optimizer keeps its numbers for real rows only, so the last ranks have
     fewer. AdamW also counts its steps, 4 bytes for each parameter tensor, which are not included.
 
     Args:
-        shapes: Of the parameters, each with at least one dimension.
+        shapes: Shapes of the parameters, each with at least one dimension.
         precision: Bytes of each number.
         optimizer: One of `OPTIMIZERS`.
         ranks: How many ranks share one copy of the model.
-        rank: Which of them, from 0.
+        rank: Number of the rank, from 0.
     """
     padded = real = 0
     for shape in shapes:
@@ -116,21 +115,22 @@ def fully_sharded(
 def block_activations(batch: int, length: int, width: int, heads: int, *, size: int, ranks: int = 1) -> int:
     """Return the bytes that a block of a GPT keeps for its backward pass on each rank.
 
-    Of each token it keeps 16 rows of `width` numbers: the inputs of both norms (2), of the projections to query, key
-    and value and of the first layer (2), query, key, value and what the attention gives (4), and the wide ones before
-    and after the activation function (8). These are the 34 bytes of Korthikanti et al., "Reducing Activation
-    Recomputation in Large Transformer Models" (2022), without the two masks of dropout, for numbers of 2 bytes. Fused
-    attention keeps one number for each head in place of a row of scores, and each norm two; these have 4 bytes.
+    For each token, the block keeps 16 rows of `width` numbers: the inputs of both norms (2), the inputs of the
+    projections to query, key and value and of the first layer (2), query, key, value and the attention's output (4),
+    and the wide rows before and after the activation function (8). These are the 34 bytes of Korthikanti et al.,
+    "Reducing Activation Recomputation in Large Transformer Models" (2022), without the two dropout masks, for numbers
+    of 2 bytes. Fused attention keeps one number for each head instead of a row of scores, and each norm keeps two
+    numbers; these numbers have 4 bytes.
 
-    Tensor parallelism with sequence parallelism divides all of it among its ranks, except the two inputs that PyTorch
+    Tensor parallelism with sequence parallelism divides these rows among its ranks, except the two inputs that PyTorch
     gathers before the column-wise layers.
 
     Args:
         batch: Number of sequences on a rank.
-        length: Tokens of a sequence.
-        width: Numbers of a token.
-        heads: Of the attention.
-        size: Bytes of a number: 2 in 16 bits, 4 in 32.
+        length: Number of tokens in a sequence.
+        width: Number of values for each token.
+        heads: Number of attention heads.
+        size: Bytes of each value: 2 for 16 bits, 4 for 32.
         ranks: How many ranks compute a block together.
 
     >>> block_activations(1, 2048, 4096, 32, size=2) / 1e6

@@ -9,12 +9,12 @@
     >>> round(float(score(3.0)), 4)  # 2 N / rate - sum t
     -0.6667
 
-All of it works under `jax.jit`, `jax.vmap` and `jax.grad` (reverse mode), in float32 and in float64. `log_prob` of an
-array shares one computation between all its elements.
+Everything works under `jax.jit`, `jax.vmap` and `jax.grad` (reverse mode), in float32 and in float64. For an array,
+`log_prob` shares one computation among all elements.
 
 - `Continuous` and `Discrete` are the distributions, made from initial probabilities and a matrix.
-- `exponential`, `erlang`, `hypoexponential`: one path of states.
-- `coalescent_height`, `coalescent_length`, `segregating_sites`: the genealogy of a sample (Kingman 1982).
+- `exponential`, `erlang` and `hypoexponential` have one path of states.
+- `coalescent_height`, `coalescent_length` and `segregating_sites` describe a sample's genealogy (Kingman 1982).
 - `Continuous.poisson_count` counts events until absorption.
 """
 
@@ -87,12 +87,12 @@ class Continuous:
     Args:
         initial: Probabilities of the states at time 0, shape (m,), with sum 1.
         rates: The subintensity matrix T, shape (m, m): rates between states, and on the diagonal minus the rate at
-            which each state is left. What is missing to a row sum of 0 is the rate of absorption.
+            which each state is left. The rate of absorption from a state is minus its row sum.
 
     Times are in units of 1 / rate.
 
     Raises:
-        ValueError: The shapes do not fit together, or values that are not traced are no probabilities or rates.
+        ValueError: The shapes do not match, or values that are not traced are not probabilities or rates.
     """
 
     initial: Array
@@ -126,9 +126,9 @@ class Continuous:
     def poisson_count(self, rate: Any) -> Discrete:
         """Count the events of a Poisson process until absorption, plus 1 (Hobolth, Siri-Jegousse and Bladt 2019).
 
-        With T the rates and t = -T 1 those of absorption, the next event comes before it, from state i in state j, with
-        the probability P_ij, P = r (r I - T)^-1, and after it with the probability (r I - T)^-1 t, which is not taken
-        from the rows of P: if it is small, 1 - P 1 has no digits.
+        Let T be the rates and t = -T 1 the rates of absorption. With P = r (r I - T)^-1, the next event from state i
+        comes before absorption, in state j, with the probability P_ij. It comes after absorption with the probability
+        (r I - T)^-1 t, which is not computed from the rows of P: if it is small, 1 - P 1 has no correct digits.
 
         Args:
             rate: Events per unit of time, larger than 0.
@@ -143,13 +143,13 @@ class Discrete:
     """Number of steps until a Markov chain in discrete time is absorbed: 1 or more.
 
     Args:
-        initial: Probabilities of the states at first, shape (m,), with sum 1.
+        initial: Initial probabilities of the states, shape (m,), with sum 1.
         steps: Probabilities of going from state to state, shape (m, m).
-        ends: Probabilities of absorption from each state, shape (m,). Otherwise they are what the rows of `steps` lack
-            to 1; one that is as small as rounding then has no digits.
+        ends: Probabilities of absorption from each state, shape (m,). By default, what each row of `steps` lacks to a
+            sum of 1; a probability as small as the rounding then has no correct digits.
 
     Raises:
-        ValueError: The shapes do not fit together, or values that are not traced are no probabilities.
+        ValueError: The shapes do not match, or values that are not traced are not probabilities.
     """
 
     initial: Array
@@ -184,7 +184,7 @@ class Discrete:
 
 
 def hypoexponential(rates: Any) -> Continuous:
-    """Return the sum of independent exponential times of these rates, shape (m,): states in a row."""
+    """Return the sum of independent exponential times with these rates, shape (m,): a chain of states in a row."""
     along = jnp.asarray(rates)
     along = along.astype(jnp.result_type(float, along))
     if along.ndim != 1 or along.shape[0] == 0:
@@ -193,12 +193,12 @@ def hypoexponential(rates: Any) -> Continuous:
 
 
 def exponential(rate: Any) -> Continuous:
-    """Return the exponential time: f(t) = rate exp(-rate t)."""
+    """Return the exponential time, with the density f(t) = rate exp(-rate t)."""
     return hypoexponential(jnp.reshape(jnp.asarray(rate), 1))
 
 
 def erlang(shape: int, rate: Any) -> Continuous:
-    """Return the sum of `shape` exponential times of one rate: the gamma distribution with a whole shape."""
+    """Return the sum of `shape` exponential times with one rate: the gamma distribution with an integer shape."""
     return hypoexponential(jnp.broadcast_to(jnp.asarray(rate), (shape,)))
 
 
@@ -222,7 +222,7 @@ def coalescent_length(samples: int, rate: Any = 1.0) -> Continuous:
 
 
 def segregating_sites(samples: int, theta: Any) -> Discrete:
-    """Return the number of mutations on the genealogy, plus 1: they come at the rate theta / 2 along its branches."""
+    """Return the number of mutations on the genealogy, plus 1; mutations have the rate theta / 2 along its branches."""
     return coalescent_length(samples).poisson_count(jnp.asarray(theta) / 2)
 
 

@@ -1,11 +1,11 @@
 """Rank lines: the line that every rank prints when it starts and when it ends.
 
-A program needs no library to print them; one f-string each does it::
+A program can print each of them with an f-string, without a library::
 
     print(f"rank {rank}/{world_size} start host={host} device={device}", flush=True)
     print(f"rank {rank}/{world_size} end steps={step} loss={loss:.4f}", flush=True)
 
-This module reads them. Standard library only.
+This module reads them, with the standard library only.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class RankLineError(ValueError):
-    """A rank line holds an impossible rank or value; the message names it."""
+    """A rank line has an impossible rank or value, which the message shows."""
 
 
 @dataclass(frozen=True)
 class RankStart:
-    """Where and as what a rank started. A field that the line does not name is None.
+    """Where and how a rank started. A field that is missing in the line is None.
 
     Args:
         rank: Its rank, from 0.
         world_size: Number of ranks in its world.
         host: Name of its node.
         local_rank: Its rank among those on its node, from 0.
-        device: What computes: `cpu`, `cuda:1`.
-        backend: What carries the collectives: `gloo`, `nccl`, `none`.
+        device: Its device, such as `cpu` or `cuda:1`.
+        backend: Backend of its collectives: `gloo`, `nccl` or `none`.
         framework: Name and version, as in `torch-2.13.0`.
         job: Slurm's job id.
         pid: Its process id on that node.
-        epochs: Number of epochs that it was asked for.
+        epochs: Number of epochs that it was asked to train.
     """
 
     rank: int
@@ -73,14 +73,14 @@ class RankStart:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How a rank ended. A field that the line does not name is None.
+    """How a rank ended. A field that is missing in the line is None.
 
     Args:
         rank: Its rank, from 0.
         world_size: Number of ranks in its world.
         steps: Number of optimizer steps (or collectives) it made.
         loss: Its last loss.
-        params: First digits of the SHA-256 of its parameters: 12 by custom, 8 to 64 are read.
+        params: First digits of the SHA-256 of its parameters: usually 12; 8 to 64 are accepted.
     """
 
     rank: int
@@ -94,9 +94,9 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
     """Find the rank lines in the output of a job.
 
     A rank line begins with `rank R/N start` or `rank R/N end`; its fields are optional and come in any order.
-    Unknown fields are skipped, and an empty value, or the `None` of an f-string, says nothing.
-    Other output may share the line: a launcher's label or a library's greeting before it, colours around it, a
-    progress bar or a second rank line behind it. The first word that is not a field ends a rank line.
+    Unknown fields are skipped, and an empty value, or the `None` of an f-string, counts as missing. Other output may
+    share the line: a launcher's label or a library's greeting before it, colours around it, a progress bar or a second
+    rank line after it. The first word that is not a field ends a rank line.
 
     Args:
         lines: Lines of output, with or without line ends.
@@ -105,7 +105,7 @@ def parse_rank_lines(lines: Iterable[str]) -> list[RankStart | RankEnd]:
         The rank lines, in the order of the output.
 
     Raises:
-        RankLineError: A rank lies outside its world, a field comes twice, or a known field has an impossible value.
+        RankLineError: A rank is outside its world, a field comes twice, or a known field has an impossible value.
 
     >>> parse_rank_lines(["[0] rank 0/2 end steps=440 note=fine", "rank 1 has ended"])
     [RankEnd(rank=0, world_size=2, steps=440, loss=None, params=None)]

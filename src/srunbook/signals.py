@@ -1,4 +1,4 @@
-"""Turn a stop signal on one rank into one decision of all ranks, at the same step: `StopSignal`."""
+"""Turn a stop signal on one rank into one decision of all ranks, at the same step, with `StopSignal`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 EXIT_STOPPED = 75
-"""Exit status of a training that a signal has stopped, and that has saved (EX_TEMPFAIL). Run it again to continue."""
+"""Exit status of a program that a signal has stopped after a save (EX_TEMPFAIL). Run it again to continue."""
 
 EXIT_DO_NOT_REQUEUE = 78
-"""Exit status of a training that would fail again in the same way (EX_CONFIG). Do not requeue it."""
+"""Exit status of a program that would fail again in the same way (EX_CONFIG). Do not requeue it."""
 
 SIGNALS = (signal.SIGUSR2, signal.SIGUSR1, signal.SIGTERM)
-"""What asks a training to stop; if ranks get different ones, the later one in this list counts."""
+"""Signals that ask a program to stop; if ranks get different signals, the later one in this list counts."""
 
 
 class StopSignal:
     """Note stop signals, and make all ranks stop at the same step.
 
-    Make it in the main thread, after `torch.distributed.init_process_group()` or `jax.distributed.initialize()`, which
-    takes SIGTERM for itself. The handlers only set a flag. A second signal changes nothing.
+    Create it in the main thread, after `torch.distributed.init_process_group()` or `jax.distributed.initialize()`; the
+    latter sets its own handler for SIGTERM. The handlers only set a flag. A second signal changes nothing.
     """
 
     def __init__(self) -> None:
@@ -43,12 +43,12 @@ class StopSignal:
         return self.signal is not None
 
     def leave(self) -> NoReturn:
-        """End the program after the last save; all ranks call this. From here on, they ignore the three signals.
+        """End the program after the last save; all ranks call this. From then on, they ignore the three signals.
 
         After SIGUSR1 and SIGUSR2, which a job requests with `--signal`, rank 0 first asks Slurm to requeue the job, and
-        the others wait for it. SIGTERM comes from others: `scancel`, or a preemption that requeues by itself. A torch
-        program's process group is destroyed as Python ends: have the model in a function, so that it is gone by then,
-        or gloo may hang (page "The training is done, and then a rank aborts").
+        the others wait for it. SIGTERM comes from elsewhere: `scancel`, or a preemption that requeues by itself. A
+        torch program's process group is destroyed when Python exits: create the model in a function, so that it is gone
+        by then, or gloo may hang (page "The training is done, and then a rank aborts").
 
         Raises:
             SystemExit: Always, with the status `EXIT_STOPPED`.

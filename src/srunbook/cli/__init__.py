@@ -12,10 +12,10 @@ import srunbook
 
 SUBCOMMANDS = {
     "cluster": "Boot a real Slurm of several nodes on this machine.",
-    "explain": "Name the first failure in the logs of a job, and the page that explains it.",
+    "explain": "Find the first failure in a job's logs, and the page that explains it.",
     "generate": "Write a job script for sbatch.",
     "memory": "Say how much memory a model takes on each GPU.",
-    "simulate": "Run a command as several processes with the environment that srun gives.",
+    "simulate": "Run a command as several processes with the environment that srun sets.",
     "verify": "Check that a finished job did its work.",
 }
 """Name of each subcommand (a module here that defines `command`) and its line in `srunbook --help`."""

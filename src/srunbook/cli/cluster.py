@@ -39,7 +39,7 @@ name_option = click.option("--name", default="srunbook", show_default=True, help
 def command() -> None:
     """Boot a real Slurm of several nodes on this machine, and use it.
 
-    Needs Linux and root. Exit status: 0, 2 for bad input, 1 where something failed; `exec` and `submit` end with the
+    Needs Linux and root. Exit status: 0, 2 for bad input, 1 if something failed; `exec` and `submit` end with the
     status of the command or the job.
     """
 
@@ -47,11 +47,11 @@ def command() -> None:
 @command.command(epilog="Example: srunbook cluster up --slurm 22.05 --nodes 2")
 @click.option("--config", type=click.Path(path_type=Path), help="Nodes, partitions, accounts and more, from a file.")
 @click.option(
-    "--site", metavar="NAME", help=f"A site to begin from: {', '.join(sites.names())}. The file wins over it."
+    "--site", metavar="NAME", help=f"A site to begin from: {', '.join(sites.names())}. The file overrides it."
 )
 @click.option("--name", show_default="srunbook", help="Which cluster.")
 @click.option("--slurm", show_default=cluster.NEWEST, help=f"{', '.join([*cluster.GENERATIONS, cluster.NEWEST])}.")
-@click.option("--nodes", type=int, show_default="4", help="Nodes that are all alike, or of each group of a site.")
+@click.option("--nodes", type=int, show_default="4", help="Identical nodes, or nodes in each group of a site.")
 @click.option("--cpus", type=int, show_default="16", help="CPUs that each node claims.")
 @click.option("--memory", show_default="64G", help="Memory that each node claims.")
 @click.option("--gpus-per-node", type=int, show_default="4", help="GPUs that each node claims.")
@@ -60,9 +60,9 @@ def command() -> None:
 @click.option("--link", help="Rate of each node's link, such as 1gbit.")
 @click.option("--mirror", help="Debian mirror for making a root; that of this machine's apt by default.")
 def up(config: Path | None, site: str | None, mirror: str | None, **options: Any) -> None:
-    """Start a cluster; ends when all its nodes are idle.
+    """Start a cluster and wait until all its nodes are idle.
 
-    Options win over the file, and the file over the site. The cluster of a site has at most 4
+    Options override the file, and the file overrides the site. A site's cluster has at most 4
     nodes of each kind. The first time, a Debian root with that Slurm is made and kept in the
     cache, which takes a minute or two.
     """
@@ -105,8 +105,8 @@ def unless(limit: str, enforced: Sequence[str]) -> str:
 
 @command.command("exec", context_settings=PASS_ON, epilog="Example: srunbook cluster exec -- srun -N4 hostname")
 @name_option
-@click.option("--user", default=cluster.USER, show_default=True, help="As whom: a user of the cluster, or root.")
-@click.option("--node", default="login", show_default=True, help="On which machine: login, ctl, node1, ...")
+@click.option("--user", default=cluster.USER, show_default=True, help="Who runs it: a user of the cluster, or root.")
+@click.option("--node", default="login", show_default=True, help="Where it runs: login, ctl, node1, ...")
 @click.argument("argv", nargs=-1, required=True)
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     """Run a command on the login node, as an ordinary user or, with --user root, as the administrator."""
@@ -117,7 +117,7 @@ def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     context_settings=PASS_ON, epilog="Example: srunbook cluster submit slurm/jax_multinode/allreduce.sbatch"
 )
 @name_option
-@click.option("--user", default=cluster.USER, show_default=True, help="As whom.")
+@click.option("--user", default=cluster.USER, show_default=True, help="Who submits it.")
 @click.option("--timeout", type=float, help="Seconds after which the job is cancelled.")
 @click.option(
     "--with",
@@ -134,9 +134,9 @@ def submit(
 ) -> None:
     """Submit a job script unmodified, follow its output, and end with its rows in sacct and its exit status.
 
-    The script is submitted from a new folder of the user's home, beside the Python and configuration files that lie
-    next to it. Of an array this waits for all elements, of a heterogeneous job for all
-    components; the exit status is that of the first one that failed.
+    The script is submitted from a new folder in the user's home directory, with the Python and configuration files
+    beside it. For an array, this waits for all elements; for a heterogeneous job, for all
+    components. The exit status comes from the first one that failed.
     """
     job = cluster.submit(
         cluster.running_state(name),
@@ -204,5 +204,5 @@ def heal(name: str) -> None:
 @command.command(epilog="Example: srunbook cluster down")
 @name_option
 def down(name: str) -> None:
-    """Stop a cluster and remove all of it; also what an interrupted start left."""
+    """Stop a cluster and remove all of it, including what an interrupted start left."""
     say(f"cluster {name!r} is down" if cluster.down(name) else f"there is no cluster {name!r}")

@@ -30,11 +30,11 @@ dump or a job could not be read.
 @click.option("--redact", is_flag=True, help="Mask users, homes, hosts, addresses, tokens and keys.")
 @click.argument("targets", metavar="LOG...|JOBID|-", nargs=-1, required=True)
 def command(targets: tuple[str, ...], as_json: bool, redact: bool) -> None:
-    """Name the first failure in the logs of a job, and the page that explains it.
+    """Find the first failure in a job's logs, and the page that explains it.
 
-    LOG is a log of any launcher, of one rank or of all, plain or gzipped; - reads one from the standard input. With
-    JOBID, Slurm is asked where the logs of that job are, how it ended or what it waits for. A LOG may also be a dump
-    of PyTorch's flight recorder, as JSON, whose name tells the rank.
+    LOG is a log of any launcher, of one rank or of all ranks, plain or gzipped; - reads a log from standard input.
+    With JOBID, the command asks Slurm where that job's logs are, and how the job ended or what it waits for. A LOG may
+    also be a JSON dump of PyTorch's flight recorder with the rank in its name.
     """
     explained = explain.explain(targets, redact=redact)
     for problem in explained.problems:

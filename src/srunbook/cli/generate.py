@@ -27,7 +27,7 @@ Example:
   srunbook generate --profile small --script train.py -- --epochs 3 | sbatch
 
 \b
-Later ones win: profile, cluster, configuration file, options, --set.
+Later ones override earlier ones: profile, cluster, configuration file, options, --set.
 
 \b
 Exit status:

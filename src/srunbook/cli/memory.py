@@ -28,7 +28,7 @@ Example:
 Exit status: 0, or 2 for bad input.
 """,
 )
-@click.option("--gpus", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="GPUs of all nodes.")
+@click.option("--gpus", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="GPUs on all nodes.")
 @click.option(
     "--sharing",
     type=click.IntRange(1, 1_000_000),
@@ -46,8 +46,8 @@ Exit status: 0, or 2 for bad input.
 def command(count: str, gpus: int, sharing: int | None, optimizer: str, precision: str) -> None:
     """Say how much memory a model takes on each GPU.
 
-    PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations come on top, and with
-    FSDP the layers that a GPU fetches while it computes.
+    PARAMETERS is the number of parameters, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations are extra,
+    and with FSDP also the layers that a GPU fetches while it computes.
     """
     try:
         parameters = memory.read_count(count)

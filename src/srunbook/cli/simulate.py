@@ -90,8 +90,8 @@ Exit status:
 def command(command: tuple[str, ...], **options: Any) -> None:
     """Run COMMAND as several processes on this machine, each with the environment that srun gives to a task.
 
-    The command schedules nothing and limits nothing: it starts the processes, labels their output, and leaves none
-    behind.
+    The command doesn't schedule or limit anything: it starts the processes, labels their output, and leaves no
+    process behind.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt_once)

@@ -30,19 +30,19 @@ Exit status: 0 passed, 1 failed, 3 not proven, 2 wrong usage.
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A log of the job, in place of those that Slurm names. May be repeated.",
+    help="A log of the job, instead of the logs that Slurm lists. May be repeated.",
 )
 @click.option("--backend", metavar="NAME", help="Backend of all ranks, such as gloo. [default: the one they agree on]")
 @click.option(
-    "--require", metavar="FILE", multiple=True, help="A file that the folder of results must hold. May be repeated."
+    "--require", metavar="FILE", multiple=True, help="A file that the folder of results must contain. May be repeated."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.argument("target", metavar="JOBID|RESULTS_DIR")
 def command(target: str, logs: tuple[Path, ...], backend: str | None, require: tuple[str, ...], as_json: bool) -> None:
     """Check that a finished job did its work.
 
-    Run this in the folder where you submitted job JOBID. Of an array each element is checked, or one, as in 56_3; of a
-    heterogeneous job each component, or one, as in 56+1. Once the job has ended, its folder of results gets
+    Run this in the folder where you submitted job JOBID. It checks all elements of an array, or one, as in 56_3, and
+    all components of a heterogeneous job, or one, as in 56+1. Once the job has ended, its folder of results gets
     EXECUTION_SUMMARY.md and sacct_summary.txt.
     """
     try:

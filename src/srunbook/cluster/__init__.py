@@ -4,9 +4,8 @@ Each node is a set of namespaces over a Debian root that holds the real Slurm. T
 is a thin layer over these functions.
 
 `up` boots a cluster from a `Specification`, and returns its `State`, which most other functions take; `running_state`
-finds that of a cluster that is up already. `submit` runs a job script to its end, `capture` a command, `faults` breaks
-things, and `down` removes all of it.
-All of this needs Linux and root.
+finds the state of a running cluster. `submit` runs a job script to its end, `capture` runs a command, `faults` breaks
+things, and `down` removes the cluster. All of this needs Linux and root.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def execute(state: State, command: Sequence[str], *, user: str = USER, machine: 
     """Run a command on the cluster, as `capture` does, with this process's own input, output and terminal.
 
     Returns:
-        Its exit status as a shell gives it, which is 128 and the signal where one ended it.
+        Its exit status as a shell gives it: 128 plus the signal's number if a signal ended it.
     """
     line = entering(state, machine, command, user=user, session=not os.isatty(0))
     sys.stdout.flush()
@@ -88,20 +88,20 @@ def capture(
     login: bool = True,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on the cluster and return what it said.
+    """Run a command on the cluster and return its output.
 
     Args:
         state: The cluster.
         command: What to run.
-        user: As whom: a user of the cluster, or `root`; None is root without a login shell.
-        machine: On which machine.
-        folder: Where; the user's home by default.
-        login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise no file of the
-            user is read, so that nothing but the command prints.
+        user: Who runs it: a user of the cluster, or `root`; None is root without a login shell.
+        machine: The machine where it runs.
+        folder: The folder where it runs; by default, the user's home directory.
+        login: Whether a user's command gets the environment of a login shell, as on a site. Otherwise, none of the
+            user's files is read, so that only the command prints.
         timeout: Seconds after which it is killed.
 
     Raises:
-        SpecificationError: No such user or machine.
+        SpecificationError: There is no such user or machine.
         ClusterError: The machine is dead.
     """
     return subprocess.run(

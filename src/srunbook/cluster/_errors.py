@@ -10,7 +10,7 @@ class ClusterError(Exception):
 
 
 class SpecificationError(ClusterError):
-    """What was asked for is not possible: the message names the value found, what is allowed and an example."""
+    """The request is not possible: the message gives the value found, what is allowed and an example."""
 
 
 Say = Callable[[str], object]

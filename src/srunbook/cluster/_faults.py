@@ -1,6 +1,6 @@
-"""Faults on demand: each is put on record, then made, and undone by `heal` or with the whole cluster.
+"""Faults on demand: each fault is recorded, then made, and undone by `heal` or `down`.
 
-The docstrings are the help of the commands, too.
+The commands show these docstrings as their help.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _administer(state: State, *command: str) -> None:
 
 
 def kill_node(state: State, node: str) -> None:
-    """Cut a node's power: its link goes silent, then all its processes are gone at once.
+    """Cut a node's power: its link goes silent, then all its processes end at once.
 
     Slurm notices after 40 s. `heal` boots the node again.
     """
@@ -82,9 +82,9 @@ def _boot_node(state: State, node: str) -> None:
 
 
 def drop(state: State, nodes: Sequence[str]) -> None:
-    """Drop traffic between nodes without a word; each still reaches the controller.
+    """Silently drop traffic between nodes; each still reaches the controller.
 
-    Of one node, drop the traffic to all others; without a node, between all.
+    With one node, drop its traffic to all others; without a node, drop the traffic between all nodes.
     """
     names = _nodes(state, nodes)
     others = state.specification.node_names if len(names) == 1 else names
@@ -107,7 +107,7 @@ def _undrop(state: State, node: str, other: str) -> None:
 
 
 def link(state: State, rate: str, nodes: Sequence[str] = ()) -> None:
-    """Limit the links of nodes, or of all, to RATE, such as 100mbit."""
+    """Limit the links of some nodes, or of all nodes, to RATE, such as 100mbit."""
     for node in _nodes(state, nodes):
         _record(state, "link", node=node)
         shape_link(state, node, rate)
@@ -120,7 +120,7 @@ def drain(state: State, node: str) -> None:
 
 
 def fill_disk(state: State, free: int = 0) -> None:
-    """Fill the small disk /scratch, which all machines share, but for FREE KiB."""
+    """Fill the small disk /scratch, which all machines share, except for FREE KiB."""
     _record(state, "fill-disk")
     _administer(state, "rm", "-rf", FILLER)
     # Everybody may write there: only a new file is sure to be no link to another one. It ends when nothing more fits.
@@ -138,7 +138,7 @@ def slow_node(state: State, node: str, quota: float = 0.25) -> None:
 
 
 def preempt(state: State, nodes: Sequence[str] = ()) -> None:
-    """Preempt what runs in the partition `preempt`: another user's job takes nodes, or all, until it is healed."""
+    """Preempt jobs in the partition `preempt`: another user's job takes some or all nodes until you heal it."""
     names = _nodes(state, nodes)
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)

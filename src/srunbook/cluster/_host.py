@@ -82,9 +82,9 @@ class Limits:
 
     Args:
         processes: Processes and threads on each machine of the cluster.
-        memory_mib: Memory of the whole cluster with its files in memory, in MiB.
+        memory_mib: Memory of the whole cluster, including its files in memory, in MiB.
         shared_mib: Size of /dev/shm, and of /tmp, on each machine of the cluster, in MiB.
-        enforced: Which of `processes` and `memory` hold by a cgroup; without one, nothing enforces them.
+        enforced: Which of `processes` and `memory` a cgroup enforces; without a cgroup, nothing enforces them.
     """
 
     processes: int = PROCESSES

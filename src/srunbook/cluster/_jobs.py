@@ -36,11 +36,11 @@ class FinishedJob:
 
     Args:
         identity: Its number.
-        rows: Rows of sacct for the job and its steps: for all elements of an array, for all components.
-        output: What it wrote to its output file. Of an array, what each element wrote, each under a line with the
-            name of its file.
-        exit_status: Exit status of the job as a shell would give it; 1 where it failed without one. Of an array or a
-            heterogeneous job, that of the first part that failed.
+        rows: Rows of sacct for the job and its steps, including all elements of an array and all components.
+        output: The contents of its output file. For an array, the contents of each element's file, below a line with
+            the file's name.
+        exit_status: Exit status of the job as a shell would give it; 1 if it failed without one. For an array or a
+            heterogeneous job, the exit status of the first part that failed.
     """
 
     identity: str
@@ -50,17 +50,17 @@ class FinishedJob:
 
     @property
     def state(self) -> str:
-        """Return the state of the job in accounting, such as COMPLETED; of several parts, of the first that failed."""
+        """Return the state of the job in accounting, such as COMPLETED, or of its first part that failed."""
         states = [row["State"].split()[0] for row in self.rows if "." not in row["JobID"]]
         return next((state for state in states if state != "COMPLETED"), *states[:1] or ["UNKNOWN"])
 
 
 def stage(state: State, script: Path, *, user: str = USER, extra: Sequence[Path] = ()) -> str:
-    """Copy a job script, byte for byte, and what it needs beside it into a new folder of a user's home.
+    """Copy a job script, byte for byte, and the files that it needs into a new folder in a user's home directory.
 
-    The Python and configuration files of its own folder come along; `extra` are further files and folders. Of a folder
-    that holds the script, only what lies in it is copied. The user makes the folder and writes the files. A link that
-    lies in a folder is copied as a link.
+    This includes the Python and configuration files in its own folder; `extra` lists further files and folders. If a
+    folder contains the script, only the folder's contents are copied. The user makes the folder and writes the files. A
+    link in a folder is copied as a link.
 
     Returns:
         The folder's path on the cluster.
@@ -117,12 +117,13 @@ def submit(
     Args:
         state: The cluster.
         script: The script on the host.
-        arguments: What is passed to the script.
-        user: Who submits it.
+        arguments: Arguments of the script.
+        user: The user who submits it.
         options: Options of sbatch.
-        extra: Files and folders that it needs beside it, as for `stage`.
-        folder: Where it is submitted, on the cluster; by default the new folder that `stage` makes.
-        follow: Is given the job's output as it grows; of an array, that of one element after the other.
+        extra: Files and folders that the script needs beside it, as for `stage`.
+        folder: The folder on the cluster where it is submitted; by default, the new folder that `stage` makes.
+        follow: A function that gets the job's output as it grows; for an array, the output of one element after
+            another.
         timeout: Seconds after which the job is cancelled.
 
     Returns:
@@ -130,7 +131,7 @@ def submit(
 
     Raises:
         SpecificationError: There is no such user, script, file or folder, or the user is root.
-        ClusterError: sbatch refused it, or the job did not end in time.
+        ClusterError: sbatch rejected it, or the job did not end in time.
     """
     if user == ROOT:
         users = ", ".join(state.specification.users)

@@ -28,21 +28,22 @@ def up(
     mirror: str | None = None,
     say: Say = say_nothing,
 ) -> State:
-    """Bring a cluster up; it is safe to do so twice, and after an `up` that was interrupted.
+    """Bring a cluster up; it is safe to do this twice, or after an interrupted `up`.
 
-    Ctrl-C, SIGTERM and SIGHUP undo what was made so far. After SIGKILL, the next `up` or `down` of that name does.
+    Ctrl-C, SIGTERM and SIGHUP undo what was made so far. After SIGKILL, the next `up` or `down` with that name does
+    this.
 
     Args:
-        specification: What it is to be.
+        specification: The cluster to bring up.
         provision: What it provides to jobs; by default the running virtual environment.
-        mirror: Debian mirror for the root and the images, where they are not in the cache.
-        say: Where progress is told.
+        mirror: Debian mirror for the root and the images, if they are not in the cache.
+        say: A function that gets messages about the progress.
 
     Returns:
-        The record of the cluster, all of whose nodes are idle.
+        The record of the cluster, once all its nodes are idle.
 
     Raises:
-        ClusterError: It cannot be; nothing is left behind.
+        ClusterError: The cluster cannot be brought up; nothing is left behind.
     """
     check_host()
     before = os.umask(0o022)  # ordinary users read what this process writes, as on a node
@@ -109,9 +110,9 @@ def _make(state: State, provision: Provision) -> None:
 
 @reported()
 def down(name: str) -> bool:
-    """Take a cluster down, whatever state it and its record are in, and return whether there was anything of it.
+    """Take a cluster down, whatever state it and its record are in, and return whether any of it existed.
 
-    It needs no room on the disk.
+    This needs no disk space.
     """
     check_root()
     if not folder_of(name).exists():

@@ -35,11 +35,11 @@ class Image:
     """An Apptainer image that is built once and kept in the cache.
 
     Args:
-        name: Jobs find it at `/opt/images/NAME.sif`.
-        definition: The definition file; the folder that holds it is what the building sees.
+        name: Its name; jobs find the image at `/opt/images/NAME.sif`.
+        definition: The definition file; the build sees the folder that contains it.
         arguments: Build arguments of the definition file. In a value, `{mirror}` stands for the Debian mirror of this
             machine and `{index}` for its index of Python packages.
-        wheels: A folder of Python packages on the host, which the building sees at `/mnt`.
+        wheels: A folder of Python packages on the host, which the build sees at `/mnt`.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Provision:
     Args:
         environment: A virtual environment, seen at its own path; by default the running one. The environment module
             `python` puts its programs on PATH.
-        links: Names in every home that lead to that environment.
-        files: Texts of files in every home, by path below it; their users can read them, and not change them.
+        links: Names of links to that environment in every home directory.
+        files: Contents of files in every home directory, by relative path; users can read but not change them.
         binds: Further files and folders of the host.
-        modules: Texts of further environment modules, by name.
-        images: Images to build, where the generation has Apptainer.
+        modules: Contents of further environment modules, by name.
+        images: Images to build, if the generation has Apptainer.
     """
 
     environment: Path | None = field(
@@ -72,11 +72,11 @@ class Provision:
     images: tuple[Image, ...] = ()
 
     def all_binds(self) -> list[Bind]:
-        """Return what is bound so that an ordinary user on a machine imports what we import here.
+        """Return the binds that let an ordinary user on a machine import what we import here.
 
-        The environment keeps its path, since its scripts name it. So does the interpreter below `sys.base_prefix`.
-        An interpreter of the system, below /usr, brings only its program and its standard library: the rest of /usr
-        is the root's own.
+        The environment keeps its path, because its scripts contain the path. So does the interpreter below
+        `sys.base_prefix`. A system interpreter, below /usr, brings only its program and its standard library: the rest
+        of /usr comes from the root.
         """
         binds = [*self.binds]
         place = self.environment

@@ -36,7 +36,7 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Bind:
-    """Something of the host that a machine of the cluster sees.
+    """A file or folder on the host that a machine of the cluster sees.
 
     Args:
         source: Path on the host.

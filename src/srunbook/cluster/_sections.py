@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 GENERATIONS = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
-"""Generation of Slurm, and the Debian suite whose packages hold it."""
+"""Each generation of Slurm, and the Debian suite that packages it."""
 
 NEWEST = "newest"
-"""Whatever sid holds today; every stamp says which version that was."""
+"""The version in Debian sid today; every stamp says which version it was."""
 
 SUITES = {**GENERATIONS, NEWEST: "sid"}
 """Debian suite of whatever may be asked for."""

@@ -206,7 +206,7 @@ class Specification(BaseModel):
 
     @cached_property
     def members(self) -> dict[str, tuple[str, ...]]:
-        """Return the nodes of each group; they are counted through, from 1.
+        """Return the nodes of each group; they are numbered consecutively, from 1.
 
         >>> Specification(nodes={"a": {"count": 2}, "b": {"count": 1}}).members
         {'a': ('node1', 'node2'), 'b': ('node3',)}
@@ -219,11 +219,11 @@ class Specification(BaseModel):
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """Name of the compute nodes."""
+        """Names of the compute nodes."""
         return tuple(chain.from_iterable(self.members.values()))
 
     def nodes_of(self, partition: Partition) -> tuple[str, ...]:
-        """Return the names of a partition's nodes; raise a `ValueError` if it names one that is not there."""
+        """Return the names of a partition's nodes; raise a `ValueError` if it lists a node that does not exist."""
         if partition.nodes is None:
             return self.node_names
         nodes: dict[str, None] = {}
@@ -238,13 +238,13 @@ class Specification(BaseModel):
 
     @property
     def default_partition(self) -> str:
-        """Return the partition of jobs that name none."""
+        """Return the partition for jobs that do not choose one."""
         marked = [name for name, partition in self.partitions.items() if partition.default]
         return (marked or list(self.partitions))[0]
 
     @property
     def ordered_accounts(self) -> list[str]:
-        """Return the names of the accounts, each after its parent, where it has one that comes before it.
+        """Return the names of the accounts, each after its parent if it has one.
 
         >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
         ['b', 'a']
@@ -271,7 +271,7 @@ class Specification(BaseModel):
 
     @property
     def user_ids(self) -> dict[str, int]:
-        """Return the numbers of the users, which are so high that no user of the host has them."""
+        """Return the users' ids, which are too high for any user of the host."""
         return {name: number for number, name in enumerate(self.users, USER_IDS[USER])}
 
     @property
@@ -385,19 +385,20 @@ def _of_names(specification: Specification) -> Iterator[Problem]:
 def read_specification(
     path: Path | None = None, options: Mapping[str, Any] | None = None, *, site: str | None = None
 ) -> Specification:
-    """Read a specification from a known site, from a file, and from options; the later win over the earlier.
+    """Read a specification from a known site, from a file and from options; later ones override earlier ones.
 
     Args:
-        path: A file in YAML 1.2, whose folder is where relative paths in it begin.
-        options: Further fields by name, as in `{"nodes": 2}`; with the groups of a site, so many nodes of each at most.
-        site: One of `srunbook.sites.names()`, whose nodes, partitions, QOS and accounts to begin from.
+        path: A file in YAML 1.2; relative paths in it begin at its folder.
+        options: Further fields by name, as in `{"nodes": 2}`; with a site's groups, this is the most nodes that each
+            group gets.
+        site: One of `srunbook.sites.names()`, whose nodes, partitions, QOS and accounts are the starting point.
 
     Returns:
         The specification, with absolute paths.
 
     Raises:
         SpecificationError: There is no such site, the file cannot be read, a key is unknown, a value is not allowed,
-            or two contradict each other. The message has the line of each.
+            or two values contradict each other. The message gives the line of each problem.
     """
     options = dict(options or {})
     try:
@@ -429,6 +430,6 @@ def read_specification(
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a configuration file, for editors.
 
-    It knows what each field may be, and nothing of what excludes each other.
+    It says what each field may be, but not which fields exclude each other.
     """
     return {**schema_of(Specification, "validation"), "description": "A file for srunbook cluster up --config."}

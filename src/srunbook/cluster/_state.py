@@ -30,14 +30,14 @@ class State:
 
     Args:
         specification: What was asked for.
-        identity: Random part of the names of what lives outside the cluster's namespaces: its cgroups. It is in the
-            name of the folder `space` and so in the command lines of its processes, too.
-        phase: How far `up` came; `ready` when it ended.
-        supervisor: Process id of the process on whose life all others depend, once it is known.
-        machines: Process id, as the host counts, and start time of the first process of each machine.
+        identity: Random part of the names of the cluster's cgroups, which are outside its namespaces. It is also in the
+            name of the folder `space`, and so in the command lines of its processes.
+        phase: How far `up` has come; `ready` at its end.
+        supervisor: Process id of the supervisor, on which all other processes depend, once it is known.
+        machines: Process id on the host and start time of each machine's first process.
         root: The root it runs on, as in its manifest.
         plugins: Slurm's plugins that shape behaviour.
-        limits: What it may take of the machine, settled before the phase `supervised`.
+        limits: What it may take of the machine, set before the phase `supervised`.
         faults: Faults that were made and not yet healed, each with what is needed to heal it.
         binds: What every machine sees of the host: source, target, and `ro` or `rw`.
     """
@@ -62,7 +62,7 @@ class State:
 
     @property
     def space(self) -> Path:
-        """Return the folder on whose path the cluster has its file systems in memory, in a namespace of its own."""
+        """Return the folder where the cluster has its file systems in memory, in a namespace of its own."""
         return self.folder / f"space-{self.identity}"
 
     @property
@@ -84,7 +84,7 @@ class State:
 
     @property
     def alive(self) -> bool:
-        """Whether the process on which all others depend is alive."""
+        """Whether the supervisor is running."""
         return self.supervisor is not None and identity_of(self.supervisor, self.folder) == self.identity
 
     def has(self, machine: str) -> bool:
@@ -130,7 +130,7 @@ def read_state(name: str) -> State | None:
 
 
 def running_state(name: str) -> State:
-    """Read the record of a cluster, which has to be up."""
+    """Read the record of a cluster, which must be up."""
     state = read_state(name)
     if state is None or not state.alive or state.phase != "ready":
         raise ClusterError(f"no cluster {name!r} is up: start one with `srunbook cluster up --name {name}`")
@@ -145,7 +145,7 @@ def names() -> list[str]:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold off other `up`, `down` and `fault` commands for a cluster; a `ClusterError` says that one is at work."""
+    """Hold off other `up`, `down` and `fault` commands for a cluster; a `ClusterError` says that one is running."""
     try:
         with held(f"cluster-{folder_of(name).name}", wait=False):
             yield

@@ -6,7 +6,7 @@
     (1, 4, 'node1:5000')
 
 - `initialize_distributed` starts JAX and returns a `DistributedInfo`, which is also a context manager.
-- `DistributedError` is raised for every wrong use; its message says what to change.
+- `DistributedError` is raised for any wrong use; its message says what to change.
 - `find_place` only reads the environment.
 """
 

@@ -33,10 +33,10 @@ class Place:
 
     Args:
         process_id: Its number, from 0.
-        num_processes: How many there are.
-        coordinator_address: Host and port of process 0, with a colon between them, or None for a single process.
-        cpu_devices: How many CPU devices JAX is told to make, or None where JAX reads that itself.
-        local_device_ids: Numbers of its GPUs among those that it sees, or None where JAX finds that out itself.
+        num_processes: Number of processes.
+        coordinator_address: Address of process 0 as `host:port`, or None for a single process.
+        cpu_devices: Number of CPU devices that JAX makes, or None if JAX reads the number itself.
+        local_device_ids: Numbers of its GPUs among the ones that it sees, or None if JAX finds them itself.
     """
 
     process_id: int
@@ -54,10 +54,10 @@ def find_place(
     process_id: int | None = None,
     cpu_devices: int | None = None,
 ) -> Place:
-    """Find the rank of this process and the number of all; the arguments are those of `initialize_distributed`.
+    """Find this process's rank and the number of processes; takes the same arguments as `initialize_distributed`.
 
     Raises:
-        DistributedError: Arguments or environment are incomplete, or contradict each other.
+        DistributedError: Arguments or environment variables are missing, or contradict each other.
     """
     environ = os.environ if environ is None else environ
     step = None

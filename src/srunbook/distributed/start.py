@@ -28,14 +28,14 @@ _started: list[DistributedInfo] = []  # what the first call returned: JAX starts
 
 @dataclass(frozen=True)
 class DistributedInfo:
-    """This process among all. At the end of a `with` block it shuts JAX down, once all processes are there.
+    """This process's place among all. At the end of a `with` block, it waits for all processes and shuts JAX down.
 
     Args:
         process_id: Number of this process, from 0.
         num_processes: Number of processes.
         local_device_count: Number of JAX devices of this process.
         global_device_count: Number of JAX devices of all processes.
-        coordinator_address: Where process 0 was met, as `host:port`, or None for a single process.
+        coordinator_address: Address of process 0 as `host:port`, or None for a single process.
     """
 
     process_id: int
@@ -46,7 +46,7 @@ class DistributedInfo:
 
     @property
     def is_coordinator(self) -> bool:
-        """Whether this is process 0, which prints and writes what is wanted once."""
+        """Whether this is process 0, which prints and writes what is needed only once."""
         return self.process_id == 0
 
     def shutdown(self) -> None:
@@ -77,26 +77,26 @@ def initialize_distributed(
 ) -> DistributedInfo:
     """Start JAX on all processes; call it before the first use of JAX. A second call returns the same object.
 
-    Inside a step that srun has started it needs no argument. Without Slurm and without arguments it starts a single
-    process, so the same program runs on a laptop.
+    In a step that srun started, it needs no arguments. Without Slurm or arguments, it starts a single process, so the
+    same program runs on a laptop.
 
     The coordinator is the node of process 0: `coordinator_address`, else SLURM_COORDINATOR_ADDRESS, else
-    JAX_COORDINATOR_ADDRESS, else the first of the step's hosts. Its port is the one in that address, else
-    JAX_COORDINATOR_PORT, else one that follows from the ids of job and step.
+    JAX_COORDINATOR_ADDRESS, else the step's first host. Its port comes from that address, else from
+    JAX_COORDINATOR_PORT, else from the ids of the job and step.
 
-    The number of CPU devices is `cpu_devices`, else JAX_NUM_CPU_DEVICES, else that in XLA_FLAGS, else the CPUs of the
-    task. The GPUs of a process are those of JAX_LOCAL_DEVICE_IDS, else those that it sees, or an equal share where all
-    tasks of a node see the same.
+    The number of CPU devices is `cpu_devices`, else JAX_NUM_CPU_DEVICES, else the number in XLA_FLAGS, else the number
+    of the task's CPUs. A process uses the GPUs in JAX_LOCAL_DEVICE_IDS, else the GPUs that it sees, or an equal share
+    of them if all tasks on a node see the same GPUs.
 
     An exception ends its process at once, so that srun's `--kill-on-bad-exit=1` can end the others. Without that option
     JAX ends them after 60 seconds.
 
     Args:
-        coordinator_address: Host of process 0; with `:port` where srun has not started the process.
-        num_processes: Number of processes; if it is more than 1, give `process_id`, too.
+        coordinator_address: Host of process 0; with `:port` if srun has not started the process.
+        num_processes: Number of processes; if it is more than 1, also give `process_id`.
         process_id: Number of this process, from 0.
         cpu_devices: Number of CPU devices of this process.
-        timeout: Seconds until all processes must have started; else those that did end with status 1.
+        timeout: Seconds within which all processes must start; otherwise, the ones that did start end with status 1.
 
     Raises:
         DistributedError: An argument is wrong, or variables of the step are missing.

@@ -1,7 +1,7 @@
 """Diagnose a failed job: find the entry that explains its logs.
 
-The entries are those of the troubleshooting pages. `explain` reads logs and what Slurm says of a job; its report names
-the first failure with the fix and the page, and what followed.
+The entries come from the troubleshooting pages. `explain` reads logs and what Slurm says about a job; its report shows
+the first failure with its fix and page, and what followed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Explained:
 
     Args:
         report: What the logs say.
-        problems: A sentence for each log or job that could not be read as a whole.
+        problems: A sentence for each log or job that could not be read completely.
     """
 
     report: Report
@@ -82,10 +82,10 @@ def explain(targets: Sequence[str], *, redact: bool = False, run: Run = run_here
     """Find out why a job failed.
 
     Args:
-        targets: Paths of logs and of dumps of the flight recorder, numbers of jobs, and `-` for the standard input. A
-            number that is a file is a log.
-        redact: Whether to mask users, homes, hosts, addresses, tokens and keys.
-        run: Runs a command of Slurm; on this machine by default.
+        targets: Paths of logs and flight recorder dumps, numbers of jobs, and `-` for standard input. If a file has a
+            number as its name, the number means that file.
+        redact: Whether to mask users, home directories, hosts, addresses, tokens and keys.
+        run: A function that runs a Slurm command; by default, on this machine.
     """
     numbers = [target for target in targets if is_job_id(target) and not Path(target).exists()]
     jobs = [_find_job(number, run) for number in numbers]

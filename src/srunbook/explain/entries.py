@@ -42,13 +42,13 @@ class Entry:
     Args:
         stage: When it happens.
         symptom: What it looks like.
-        frameworks: Who prints it, or what it happens to.
+        frameworks: Frameworks that print it, or that it happens to.
         fix: What to do, in one line.
-        messages: Every literal form that versions print.
-        seen: What the reader sees, in one line, of a failure without a message.
-        role: What its message tells about the job.
-        explains: Entries whose messages follow from this one, which takes their place. A warning with this counts only
-            beside one of them, and is its cause.
+        messages: Every literal form of its message, in all versions.
+        seen: What the reader sees, in one line, if the failure has no message.
+        role: What its message says about the job.
+        explains: Entries whose messages follow from this one, which replaces them. A warning with this field counts
+            only beside one of them, as its cause.
         source: Where the text was taken from, if it was not reproduced.
     """
 
@@ -66,12 +66,12 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Return the title of the page, which is the message up to what differs at its end, or what the reader sees."""
+        """Return the page's title: the message without an end that varies, or what the reader sees."""
         return OPEN_END.sub("", shown(self.messages[0])) if self.messages else self.seen
 
 
 def page_of(slug: str) -> str:
-    """Return the address of an entry's page."""
+    """Return the URL of an entry's page."""
     return f"{PAGES}/{slug}.html"
 
 

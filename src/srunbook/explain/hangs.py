@@ -40,14 +40,14 @@ class DumpError(ValueError):
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective that a rank came to.
+    """A collective that a rank reached.
 
     Args:
         number: Its number in its group, from 1.
         name: Backend and operation, such as `gloo:all_reduce`.
-        sizes: Shapes of the tensors that go in.
+        sizes: Shapes of the input tensors.
         done: Whether the rank has left it.
-        created: When the rank came to it, in nanoseconds since 1970.
+        created: When the rank reached it, in nanoseconds since 1970.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Collective:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Return what it has in common with the same collective of another rank."""
+        """Return what it has in common with the same collective on another rank."""
         return (self.name, self.sizes) if self.name.endswith(SAME_SIZES) else (self.name,)
 
 
@@ -132,10 +132,10 @@ class Hang:
     Args:
         group: The process group.
         collective: The collective, as the ranks that wait in it see it.
-        waiting: Ranks that came to it and have not left it.
-        absent: Ranks that did not come to it, each with the last one that it came to, or None without any.
-        others: Ranks that made another collective in its place.
-        unheard: Ranks of the group without a dump.
+        waiting: Ranks that reached it and have not left it.
+        absent: Ranks that did not reach it, each with the last collective that it reached, or None.
+        others: Ranks that called a different collective instead.
+        unheard: Ranks in the group without a dump.
     """
 
     group: str
@@ -146,7 +146,7 @@ class Hang:
     unheard: tuple[int, ...] = ()
 
     def sentences(self, hosts: Mapping[int, str]) -> Iterator[str]:
-        """Yield what happened, as people say it; who did not come is named first.
+        """Yield sentences about what happened, first about the ranks that did not come.
 
         Args:
             hosts: Nodes by rank, as far as they are known.

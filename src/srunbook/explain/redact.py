@@ -54,13 +54,13 @@ COMMON = {"localhost", "root", "none", "the", "node", "rank", "host", "user", "p
 
 
 class Redactor:
-    """Masks texts, with the same mask for the same name in all of them."""
+    """Masks names in texts; each name gets the same mask in all texts."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
 
     def learn(self, text: str) -> None:
-        """Remember the users and hosts that a text names, to mask them wherever else they appear."""
+        """Remember the users and hosts in a text, to mask them wherever else they appear."""
         for kind, pattern in (("user", HOME), ("user", USER), ("host", HOST)):
             for groups in pattern.findall(text):
                 for candidate in [groups] if isinstance(groups, str) else groups:

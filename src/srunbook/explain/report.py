@@ -32,13 +32,13 @@ class Diagnosis:
     """Why a job failed.
 
     Args:
-        cause: The first failure, or None where no line looks like one. Without a slug, no entry has it; one of
-            weight `ENDED` says only which task ended first.
+        cause: The first failure, or None if no line looks like a failure. Without a slug, it matches no entry; with the
+            weight `ENDED`, it says only which task ended first.
         consequences: What followed, the first line of each entry.
-        warnings: Lines of entries that good runs print, too.
-        to_search: The lines most worth searching for, where no entry knows the cause.
-        healthy: Whether nothing failed, and `to_search` are lines of a job that came to its end.
-        hosts: Nodes by rank, as far as the logs name them.
+        warnings: Lines of entries that good runs also print.
+        to_search: The lines most worth searching for, if no entry matches the cause.
+        healthy: Whether nothing failed; `to_search` then has lines of a job that finished.
+        hosts: Nodes by rank, as far as the logs show them.
     """
 
     cause: Finding | None
@@ -162,15 +162,15 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Report:
-    """What is told of some logs.
+    """The report on some logs.
 
     Args:
         diagnosis: Why the job failed.
         logs: Names and sizes in bytes of the logs that were read.
         job: Number of the job, or None.
-        state: Its state in words.
-        mask: Masks what strangers must not read; by default nothing.
-        hangs: Where ranks wait, by their dumps.
+        state: State of the job, in words.
+        mask: A function that masks what strangers must not read; by default, it masks nothing.
+        hangs: Where ranks wait, according to their dumps.
         dumps: Names of the dumps that were read.
     """
 

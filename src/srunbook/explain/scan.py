@@ -53,7 +53,7 @@ WORDS = (
 
 
 class Trouble(IntEnum):
-    """How loudly a line speaks of trouble: the last three can be why a job ended; ENDED says who ended first."""
+    """How clearly a line shows trouble: the last three can be why a job ended; ENDED says which task ended first."""
 
     NONE = 0
     ENDED = 1
@@ -71,13 +71,13 @@ class Finding:
     """The first line of its kind in a log.
 
     Args:
-        slug: The entry that knows it; empty for a line that only speaks of trouble.
-        weight: How loudly it speaks.
+        slug: The entry that it matches; empty for a line that only shows trouble.
+        weight: How clearly it shows trouble.
         text: The line without labels.
         log: Name of the log.
         number: Number of the line, from 1.
-        rank: The rank that printed it, or None where nothing says so.
-        time: When, in seconds of a year, or None where no line up to it says so.
+        rank: The rank that printed it, or None if that is unknown.
+        time: When it was printed, in seconds of a year, or None if neither it nor an earlier line has a time.
     """
 
     slug: str

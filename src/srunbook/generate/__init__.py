@@ -1,4 +1,4 @@
-"""The specification of a job, from YAML or from code, and the script for sbatch that is rendered from it.
+"""Make the specification of a job, from YAML or from code, and render a script for sbatch from it.
 
 >>> from srunbook import generate
 >>> job = generate.specify(generate.Layer("here", {"profile": "small", "script": "train.py"}))

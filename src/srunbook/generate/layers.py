@@ -21,7 +21,7 @@ from srunbook.generate.specification import CONTROL, EXCLUSIVE, PROFILES, JobSpe
 
 
 class JobError(ValueError):
-    """A job specification is wrong; each problem names the place, the value and what is allowed."""
+    """A job specification is wrong; for each problem, the message gives the place, the value and what is allowed."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -30,7 +30,7 @@ class JobError(ValueError):
 
 @dataclass(frozen=True)
 class ResolvedJob:
-    """A specification, and the place of each of its values, by its path: `("nodes",)`, `("env_vars", "NAME")`."""
+    """A specification, and the place of each value by its path, such as `("nodes",)` or `("env_vars", "NAME")`."""
 
     specification: JobSpecification
     origins: Mapping[tuple[Any, ...], str]
@@ -84,12 +84,12 @@ def _forget(key: Any, values: dict[Any, Any], origins: dict[tuple[Any, ...], str
 
 
 def specify(*layers: Layer) -> ResolvedJob:
-    """Make a specification from layers; each wins over those before it.
+    """Make a specification from layers; each layer overrides the ones before it.
 
-    The profile and the cluster that the layers name lie below all of them: the profile first, then the cluster.
+    The layers override the profile and the cluster that they choose; the cluster overrides the profile.
 
     Raises:
-        JobError: A key is unknown, a value is not allowed or missing, or two contradict each other.
+        JobError: A key is unknown, a value is not allowed or missing, or two values contradict each other.
 
     >>> job = specify(Layer("here", {"profile": "small", "script": "train.py", "nodes": 3}))
     >>> job.specification.nodes, job.origin("nodes"), job.origin("cpus_per_node")
@@ -179,10 +179,10 @@ def example(key: str) -> str:
 
 
 def read_config(path: Path) -> Layer:
-    """Read a configuration file in YAML 1.2, in which `12:00:00` is a text.
+    """Read a configuration file in YAML 1.2, in which `12:00:00` is text.
 
     Raises:
-        JobError: The file cannot be read, or does not hold a mapping.
+        JobError: The file cannot be read, or does not contain a mapping.
     """
     try:
         return read_document(path)
@@ -193,12 +193,12 @@ def read_config(path: Path) -> Layer:
 def settings(options: Iterable[str]) -> list[Layer]:
     """Read options `--set KEY=VALUE`.
 
-    A field that takes a number or true and false gets one; a list is written with commas, or in brackets as in YAML;
-    one environment variable is `env_vars.NAME=VALUE`, one option of sbatch `sbatch.NAME=VALUE`; an empty value takes
-    back what a profile, a cluster or a file says.
+    A value becomes a number, true or false if the field takes one. Write a list with commas, or in brackets as in YAML,
+    an environment variable as `env_vars.NAME=VALUE`, and an sbatch option as `sbatch.NAME=VALUE`. An empty value
+    removes what a profile, a cluster or a file sets.
 
     Raises:
-        JobError: One has no `=`, or names no field.
+        JobError: An option has no `=`, or its key is not a field.
 
     >>> [layer.values for layer in settings(["nodes=4", "env_vars.A=b=c", "partition=", "setup=[module use /a, b]"])]
     [{'nodes': 4}, {'env_vars': {'A': 'b=c'}}, {'partition': None}, {'setup': ['module use /a', 'b']}]

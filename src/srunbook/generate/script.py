@@ -59,7 +59,7 @@ def _rendered(job: JobSpecification, made_by: str | None) -> tuple[str, list[tup
 
 
 def render(job: JobSpecification, *, made_by: str | None = None) -> str:
-    """Render the text of a job script for sbatch; `made_by` is the command that makes it again, for a comment."""
+    """Render the text of a job script for sbatch; `made_by`, the command that makes it again, goes to a comment."""
     return _rendered(job, made_by)[0]
 
 

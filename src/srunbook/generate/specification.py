@@ -24,7 +24,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "large": {"nodes": 8, "cpus_per_node": 16, "memory_per_cpu": "4G", "time_limit": "04:00:00"},
     "production": {"nodes": 8, "cpus_per_node": 32, "memory_per_cpu": "8G", "time_limit": "12:00:00"},
 }
-"""Sizes: nodes, CPUs of each, memory of each CPU, time limit."""
+"""Sizes: number of nodes, CPUs per node, memory per CPU, time limit."""
 
 if TYPE_CHECKING:
     ProfileName = str
@@ -236,7 +236,7 @@ class JobSpecification(BaseModel):
 
     @property
     def gpus(self) -> int:
-        """GPUs on each node, 0 without."""
+        """GPUs on each node, or 0."""
         if self.gpus_per_node is None or self.platform == "cpu" or self.framework == "gloo":
             return 0
         return int(str(self.gpus_per_node).rpartition(":")[2])
@@ -258,7 +258,7 @@ class JobSpecification(BaseModel):
 
     @property
     def devices(self) -> int:
-        """Devices on all nodes together, as a JAX program counts them, or processes of torch."""
+        """Devices on all nodes together, as a JAX program counts them, or torch processes."""
         if self.gpus:
             return self.nodes * self.gpus
         if self.framework != "jax":
@@ -267,7 +267,7 @@ class JobSpecification(BaseModel):
 
     @property
     def job_name(self) -> str:
-        """The name, or one made from that of the program."""
+        """The name, or one made from the program's name."""
         stem = re.sub(r"[^A-Za-z0-9._-]", "_", self.script.rpartition("/")[2].removesuffix(".py"))
         return self.name or (stem if re.fullmatch(PLAIN_NAME, stem) else "job")
 
@@ -279,7 +279,7 @@ class JobSpecification(BaseModel):
 
     @property
     def log(self) -> tuple[str, str]:
-        """The folder that the script makes for the log, or nothing, and what Slurm is told."""
+        """The folder that the script makes for the log, or an empty text, and the pattern for Slurm."""
         linked = re.fullmatch(LINKED, self.output)
         return (linked[1] or "", linked[2]) if linked else ("", self.output)
 
@@ -321,8 +321,8 @@ class JobSpecification(BaseModel):
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a configuration file, for editors.
 
-    It requires nothing, because a profile, a cluster or an option may set what the file leaves out, and it does not
-    know which fields exclude each other.
+    It requires no field, because a profile, a cluster or an option may set what the file leaves out. It does not say
+    which fields exclude each other.
     """
     document = JobSpecification.model_json_schema()
     document.pop("required")
@@ -359,9 +359,9 @@ FILES = 1024
 
 
 def connections(job: JobSpecification, devices_per_process: int | None = None) -> int:
-    """Count the TCP connections of each process of JAX on CPUs, about: each is an open file.
+    """Estimate the TCP connections of each JAX process on CPUs; each connection is an open file.
 
-    There are none for a single process, and for frameworks and platforms whose devices do not connect this way.
+    There are none for a single process, or for frameworks and platforms whose devices do not connect this way.
     """
     processes = job.nodes * job.processes
     if job.framework != "jax" or job.gpus:

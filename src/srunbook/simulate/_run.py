@@ -34,7 +34,7 @@ class RankResult:
         node: Name of its node.
         returncode: Its exit status, or 128 and the number of the signal that ended it.
         signal: Number of that signal, or None.
-        killed: Whether the simulation killed it, because another task failed or time was up.
+        killed: Whether the simulation killed it, because another task failed or the time limit was reached.
         seconds: How long it ran, in seconds.
         lines: What it printed: each line with the name of its stream, `stdout` or `stderr`.
     """
@@ -82,11 +82,11 @@ class Result:
         returncode: Exit status of the simulation, as `exit_status` makes it.
         ranks: The tasks in the order of their ranks.
         first_failure: The task that failed first by itself, or None.
-        timed_out: Whether time was up.
+        timed_out: Whether the time limit was reached.
         timeout: The time limit in seconds, or None.
         job_id: The simulated job's id.
-        notices: What was found before the start that may go wrong later.
-        label: Whether `output` names the rank of each line.
+        notices: Warnings, from before the start, about what may go wrong later.
+        label: Whether `output` shows the rank of each line.
     """
 
     returncode: int
@@ -163,12 +163,12 @@ def run(
         argv: The command and its arguments.
         nodes: Number of nodes; by default as many as the layout has, else 1.
         ntasks_per_node: Tasks on each node: a number, or a layout such as `4(x2),3`.
-        cpus_per_task: CPUs of each task, in the environment only. Like srun, set SLURM_CPUS_PER_TASK only where a
+        cpus_per_task: CPUs of each task, in the environment only. As under srun, SLURM_CPUS_PER_TASK is set only if a
             number is given.
         gpus_per_node: GPUs of each node, in the environment only. JAX shows each task one CPU device for
             each GPU that it would have.
         timeout: Seconds after which all tasks are killed, or None.
-        output_dir: Where the whole output of each task is written, as `rank-N.log`.
+        output_dir: Folder for the whole output of each task, as `rank-N.log`.
         slurm: Generation of Slurm whose environment is imitated: 22.05, 24.11 or 26.05.
         env: Further variables to set in all tasks; they take precedence over everything else.
         label: Whether lines of output begin with `[rank]`.

@@ -1,4 +1,4 @@
-"""Read what Slurm says: the environment of a step, host lists, task layouts, rows of sacct. Standard library only.
+"""Read what Slurm says: a step's environment, host lists, task layouts and rows of sacct. Standard library only.
 
 >>> from srunbook import slurm
 >>> slurm.expand_hostlist("rack[0-1]n[01-02]-ib")

@@ -33,7 +33,7 @@ PAUSE = 0.3
 """Seconds between two questions."""
 
 Run = Callable[[list[str]], subprocess.CompletedProcess[str]]
-"""Runs a command of Slurm, on this machine or on another one; raises OSError where it cannot."""
+"""A function that runs a Slurm command, on this machine or another one; it raises OSError if it cannot."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,15 @@ class SacctRow:
     """One row of sacct: a job, or one of its steps.
 
     Args:
-        job_id: Number of the job; of an element of an array with its index, `56_3`, or `56_[4-9%2]` for those that
-            still wait; of a component of a heterogeneous job with its offset, `56+1`.
+        job_id: Number of the job; for an element of an array, with its index, as in `56_3`, or `56_[4-9%2]` for
+            elements that still wait; for a component of a heterogeneous job, with its offset, as in `56+1`.
         step: Name of the step: `batch`, `extern`, `0`, `1`, ...; empty for the job itself.
         state: State in one word, such as COMPLETED or CANCELLED.
         signal: Signal that ended it, or 0.
         elapsed: Time as Slurm writes it: `[days-]hours:minutes:seconds`.
-        node_list: Host list of its nodes; empty where there are none yet.
-        raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty where it was not asked for.
+        node_list: Host list of its nodes; empty if it has none yet.
+        raw_id: Number that Slurm gave the element or component, as in SLURM_JOB_ID; empty if sacct was not asked for
+            it.
         columns: Text of each column as sacct printed it.
     """
 
@@ -76,7 +77,7 @@ class SacctRow:
 
     @property
     def ended(self) -> bool:
-        """Return whether the job or step is over and does not begin again."""
+        """Return whether the job or step has ended and will not start again."""
         return is_over(self.state)
 
     @property
@@ -97,7 +98,7 @@ class SacctRow:
 
 
 def is_over(state: str) -> bool:
-    """Return whether a state, as sacct and squeue name it, is that of a job that has ended and does not begin again.
+    """Return whether a job in this state, as sacct and squeue write it, has ended and will not start again.
 
     >>> [is_over(state) for state in ("COMPLETED", "PREEMPTED", "COMPLETING", "PENDING")]
     [True, True, False, False]
@@ -160,14 +161,14 @@ def parse_sacct(text: str, delimiter: str = "|") -> list[SacctRow]:
     r"""Read the output of `sacct --parsable2`, with its header line.
 
     Args:
-        text: The output, with the columns JobID, State and ExitCode at least.
+        text: The output, with at least the columns JobID, State and ExitCode.
         delimiter: What separates two columns.
 
     Returns:
-        The rows, in the order of the output. Empty where sacct knows no such job, or said nothing.
+        The rows, in the order of the output. Empty if sacct knows no such job or printed nothing.
 
     Raises:
-        SlurmParseError: A row has another form.
+        SlurmParseError: A row has a different form.
 
     >>> rows = parse_sacct("JobID|State|ExitCode|NTasks\n17|CANCELLED by 20001|0:0|\n17.0|FAILED|3:0|2\n")
     >>> [(row.identity, row.state, row.exit_code, row.tasks) for row in rows]
@@ -207,7 +208,7 @@ class Accounting:
 
     Args:
         rows: Rows of the job and its steps, of all its attempts, elements and components.
-        problem: Why nobody could be asked, or cannot be understood; empty where somebody was.
+        problem: Why Slurm could not be asked or its answer not understood; otherwise empty.
         queued: State in squeue of a job that accounting does not know yet; empty for others.
     """
 
@@ -223,13 +224,13 @@ class Accounting:
 
     @cached_property
     def parts(self) -> dict[str, Accounting]:
-        """Return what it says of the job, or of each element of an array or component of a heterogeneous job."""
+        """Return the accounting of the job, or of each element of an array or component of a heterogeneous job."""
         numbers = dict.fromkeys(row.job_id for row in self.rows)
         return {part: replace(self, rows=tuple(row for row in self.rows if row.job_id == part)) for part in numbers}
 
     @property
     def attempts(self) -> list[list[SacctRow]]:
-        """Return the rows of each attempt, the last one last. A job that was requeued has several."""
+        """Return the rows of each attempt, from first to last. A requeued job has several attempts."""
         attempts: list[list[SacctRow]] = []
         for row in self.rows:
             if not row.step or not attempts:
@@ -239,7 +240,7 @@ class Accounting:
 
     @cached_property
     def last(self) -> list[SacctRow]:
-        """Return the rows of the last attempt of each part, or none without one."""
+        """Return the rows of each part's last attempt; empty if there is none."""
         return [row for part in self.parts.values() for row in part.attempts[-1]]
 
     @property
@@ -248,7 +249,7 @@ class Accounting:
         return bool(self.rows) and all(row.ended for row in self.last)
 
     def of(self, job: str) -> Accounting:
-        """Return what it says about one job, one of its parts, or the part that Slurm gave this number."""
+        """Return the accounting of one job, of one of its parts, or of the part to which Slurm gave this number."""
         parts = [part for part in self.parts if job in (part, leading_number(part))]
         parts = parts or [part for part, accounting in self.parts.items() if accounting.rows[0].raw_id == job]
         return replace(self, rows=tuple(row for row in self.rows if row.job_id in parts))
@@ -273,20 +274,20 @@ def run_here(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def ask_accounting(job: str, run: Run = run_here, *, more: Sequence[str] = (), patience: float = LAG) -> Accounting:
-    """Ask sacct about a job, with all attempts of one that was requeued.
+    """Ask sacct about a job, and all its attempts if it was requeued.
 
-    Accounting lags the end of a job. While a job that is not in the queue has no rows that are final, this asks
-    again. It returns at once for a job that waits or runs, and for one that neither squeue nor sacct knows.
+    Accounting lags behind the end of a job. If a job has left the queue but its rows are not final, this asks again. It
+    returns at once for a job that waits or runs, and for a job that neither squeue nor sacct knows.
 
     Args:
-        job: Number of the job, of an element of an array or of a component of a heterogeneous job. Of the latter,
-            accounting tells all components.
-        run: Runs a command of Slurm; on this machine by default.
+        job: Number of the job, of an element of an array or of a component of a heterogeneous job. For a component,
+            accounting lists all components.
+        run: A function that runs a Slurm command; by default, on this machine.
         more: Columns to ask for besides `SACCT_FIELDS`. Users may have written into them.
         patience: Seconds to wait until the rows are final.
 
     Returns:
-        What accounting says; where nobody could be asked, `problem` says why.
+        What accounting says; if Slurm could not be asked, `problem` says why.
     """
     deadline = time.monotonic() + patience
     whole = leading_number(job) if "+" in job else job
@@ -320,10 +321,10 @@ def _ask_once(job: str, run: Run, more: Sequence[str]) -> Accounting:
 
 
 def queue_states(job: str, run: Run) -> dict[str, str] | None:
-    """Return the state of each part of a job in squeue, which keeps those that have ended for some minutes.
+    """Return the state of each part of a job in squeue, which keeps ended parts for some minutes.
 
     Returns:
-        States by number, such as `56_3`; empty for a job that squeue does not know, None where squeue does not answer.
+        States by number, such as `56_3`; empty for a job that squeue does not know, None if squeue does not answer.
     """
     try:
         done = run(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i %T"])

@@ -30,7 +30,7 @@ def _wrong_hosts(text: str, problem: str) -> SlurmParseError:
 
 
 def expand_hostlist(text: str) -> list[str]:
-    """Name the hosts of a host list, in its order.
+    """List the hosts in a host list, in its order.
 
     The leftmost bracket varies slowest, as in `scontrol show hostnames`.
 
@@ -72,7 +72,7 @@ def compress_hostlist(names: Iterable[str]) -> str:
     The order is kept, because Slurm usually starts rank 0 on the first host.
 
     Raises:
-        SlurmParseError: A name is empty, or holds a bracket, a comma or a space.
+        SlurmParseError: A name is empty, or contains a bracket, a comma or a space.
 
     >>> compress_hostlist(["n01", "n02", "n04", "login"])
     'n[01-02,04],login'

@@ -26,7 +26,7 @@ Head = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """Absolute paths of the files that a job writes to; they are the same where the script asks for no other."""
+    """Absolute paths of the files that a job writes to; they are the same unless the script asks for two files."""
 
     output: str
     errors: str
@@ -43,17 +43,18 @@ def head_here(path: str) -> list[str]:
 def ask_outputs(job: str, run: Run = run_here, head: Head = head_here) -> dict[str, OutputFiles]:
     """Ask Slurm for the output files of a job.
 
-    For some minutes after the end `scontrol` knows their paths. After that, `sacct` knows the patterns, on Slurm
-    24.05 and later, or else the command line and the folder of submission, where the script is that names them.
+    For some minutes after the job's end, `scontrol` knows their paths. After that, `sacct` knows the patterns on Slurm
+    24.05 and later; on earlier versions, it knows the command line and submission folder, which lead to the script with
+    the patterns.
 
     Args:
-        job: Number of the job, or of an element or component. Of the latter, this finds those of all components.
-        run: Runs a command of Slurm.
-        head: Reads the beginning of a script.
+        job: Number of the job, or of an element or component. For a component, this finds the files of all components.
+        run: A function that runs a Slurm command.
+        head: A function that reads the beginning of a script.
 
     Returns:
-        The files of each part by its number, such as `56_3` and `56+1`, and by the one that Slurm gave it. Nothing
-        where nobody answers or Slurm does not know the job.
+        The files of each part by its number, such as `56_3` and `56+1`, and by the number that Slurm gave it. Empty if
+        Slurm does not answer or does not know the job.
     """
     job = leading_number(job) if "+" in job else job
     try:
@@ -157,12 +158,11 @@ def _pattern(words: Iterable[str], option: str) -> str:
 
 
 def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:
-    r"""Return the name of a file that a pattern of `--output` stands for.
+    r"""Return the file name that a pattern of `--output` stands for.
 
     Args:
         pattern: The pattern. After a backslash, nothing in it is replaced.
-        values: What replaces a letter, such as the number of the job for `j`. Of other letters nothing is known, and
-            they stay.
+        values: What replaces a letter, such as the number of the job for `j`. Other letters stay as they are.
 
     >>> expand_pattern("logs/%5j_%x.out", {"j": "17", "x": "train"})
     'logs/00017_train.out'

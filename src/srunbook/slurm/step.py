@@ -23,7 +23,7 @@ class StepEnvironment:
     Args:
         nodes: Names of the nodes of the step.
         tasks_per_node: Number of tasks on each of these nodes.
-        cpus_per_task: CPUs of each task, or None where srun was not told a number.
+        cpus_per_task: CPUs of each task, or None if srun was not given a number.
         gpus_on_node: GPUs that the step has on this node.
     """
 
@@ -58,7 +58,7 @@ class StepEnvironment:
         """Read the environment that srun gives to each task.
 
         Args:
-            environ: The environment; that of this process where none is given.
+            environ: The environment; by default, this process's.
 
         Raises:
             NotInStepError: srun did not start this process.

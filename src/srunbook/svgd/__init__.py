@@ -10,7 +10,7 @@
 - `SVGD` moves particles until they represent a distribution, and returns an `SVGDResult`.
 - `kernel_stein_discrepancy` measures how well they represent it.
 
-`srunbook.phase_type` has models to use it on.
+`srunbook.phase_type` has models to use with it.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _by_row(optimizer: optax.GradientTransformation, particles: Array) -> list[b
 
 
 def saved_steps(directory: str | os.PathLike[str]) -> list[int]:
-    """Return the steps of the checkpoints in a folder, oldest first. Orbax gives unfinished ones other names."""
+    """Return the steps of the checkpoints in a folder, oldest first. Orbax gives unfinished checkpoints other names."""
     return sorted(int(path.name) for path in Path(directory).glob("*/") if path.name.isdigit())
 
 

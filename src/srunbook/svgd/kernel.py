@@ -121,11 +121,11 @@ def kernel_stein_discrepancy(particles: Array, scores: Array) -> Array:
     """Compute the kernel Stein discrepancy with the kernel ``(1 + |x - y|^2)^-0.5``, as a V-statistic.
 
     It is 0 for the distribution itself. With this inverse multiquadric kernel it tends to 0 only if particles converge
-    to it (Gorham and Mackey 2017, theorem 8). The Gaussian kernel would be blind to what SVGD itself makes 0.
+    to it (Gorham and Mackey 2017, theorem 8). The Gaussian kernel would not see what SVGD itself makes 0.
 
     Args:
         particles: The particles, shape (n, d).
-        scores: Gradients of the log density there, shape (n, d).
+        scores: Gradients of the log density at the particles, shape (n, d).
 
     Returns:
         The discrepancy, a number of 0 or more, in units of the scores. Memory grows with n d.

@@ -14,11 +14,11 @@ Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 class SVGDError(RuntimeError):
-    """A number is not finite, the processes got different arguments, or a checkpoint does not fit."""
+    """A number is not finite, the processes got different arguments, or a checkpoint does not match."""
 
 
 class DimensionWarning(UserWarning):
-    """There are too few particles for so many dimensions: the variance will come out too small."""
+    """There are too few particles for so many dimensions, so the variance will be too small."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Holding:
 
 @dataclass(frozen=True)
 class ProcessTiming:
-    """How long one process takes for the scores of its particles.
+    """How long one process takes to compute the scores of its particles.
 
     Args:
         process_id: Number of the process.
         host: Name of its node.
-        score_seconds: One sample for each report, in seconds, without waiting for others.
+        score_seconds: One sample for each report, in seconds, without waiting for other processes.
     """
 
     process_id: int
@@ -70,12 +70,12 @@ class SVGDResult:
 
     Args:
         particles: The particles, shape (n, d).
-        steps: Number of steps in all, including those before a restart.
+        steps: Total number of steps, including the steps before a restart.
         first_step: Number of steps that a checkpoint already had, or 0.
         bandwidths: The bandwidth h at each step of this run, a squared length.
         phi_rms: Length of the direction at each step of this run, root mean square over the particles.
         seconds: How long this run took, with compilation, in seconds.
-        stopped: Whether a stop signal ended it early. The state is saved if `checkpoint` was given.
+        stopped: Whether a stop signal ended the run early. The state is saved if `checkpoint` was given.
         timings: Times of each process, if a timing log was requested.
     """
 
@@ -90,9 +90,10 @@ class SVGDResult:
 
     @property
     def slow_processes(self) -> tuple[ProcessTiming, ...]:
-        """Return the processes whose scores take more than 1.5 times as long as those of the median process.
+        """Return the processes whose scores take more than 1.5 times as long as the median process's scores.
 
-        Of two in the middle the faster one counts: of two processes, the slower one is compared with the other.
+        If two processes are in the middle, the faster one counts: with two processes, the slower is compared with the
+        faster.
         """
         medians = [statistics.median(timing.score_seconds) for timing in self.timings]
         limit = 1.5 * statistics.median_low(medians or [0.0])

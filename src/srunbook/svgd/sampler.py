@@ -31,24 +31,27 @@ Initial = np.ndarray[Any, Any] | Array | Callable[[Array, int], Array] | None
 class SVGD:
     """Stein variational gradient descent (Liu and Wang 2016) over all devices of all processes.
 
-    The particles, any number of them, lie in equal parts on the devices: rows that fill up the last devices take no
-    part. All steps of a run are one compiled loop. Memory grows with n d.
+    Any number of particles is spread evenly over the devices: rows that fill up the last devices have no effect. All
+    steps of a run are one compiled loop. Memory grows with n d.
 
-    With several processes, call `initialize_distributed()` first, and let all of them do the same calls.
+    With several processes, call `initialize_distributed()` first, and make the same calls in all of them.
 
     Args:
-        log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it. It is
-            finite wherever particles go: for a positive parameter let them be its logarithm u, with log p(exp(u)) + u.
+        log_density: The log density of one particle of shape (d,), up to a constant; JAX differentiates it. It must be
+            finite wherever particles go: for a positive parameter, let the particles be its logarithm u, with the log
+            density log p(exp(u)) + u.
         dim: The dimension d, if `run` gets no particles to start from.
         optimizer: An optax optimizer, by default `optax.adam(0.05)`. It gets minus the direction as its gradient.
         bandwidth: h of the kernel ``exp(-|x - y|^2 / h)``: `"median"` for median^2 / log n, with the median distance of
-            8192 pairs that are drawn once (of all if there are no more); a number; or a function of all particles
-            (n, d). In float32 the kernel cannot be far narrower than the particles lie apart: with the largest distance
-            r from their mean, directions are rounded by about 1e-7 r^2 / h of the largest.
+            8192 pairs that are drawn once (or of all pairs if there are fewer); a number; or a function of all
+            particles (n, d). In float32, the kernel cannot be much narrower than the distances between particles: if r
+            is the largest distance from their mean, directions are rounded by about 1e-7 r^2 / h of the largest
+            direction.
         kernel: `"rbf"`, or `"linear"` for x.y + 1, which gets mean and covariance of a Gaussian exactly right.
-        mesh: The devices, by default all. Each process has some of them.
+        mesh: The devices; by default, all devices. Each process has some of them.
         data: Arrays with one row for each observation, or a tree of such arrays; the same on all processes.
-        log_likelihood: Of one particle and rows of the data, to the sum over these rows. It is added to log_density.
+        log_likelihood: A function of one particle and rows of the data, which returns the sum over these rows. It is
+            added to log_density.
         batch_size: How many rows are drawn for each step, with replacement; their sum is scaled to all rows.
 
     Raises:
@@ -116,19 +119,19 @@ class SVGD:
         Args:
             key: A random key, as in `jax.random.key(0)`, the same on all processes.
             n_particles: Number of particles n.
-            n_steps: Number of steps in all, including those of a checkpoint.
+            n_steps: Total number of steps, including the steps before a checkpoint.
             initial: Where the particles start: an array (n, d), the same on all processes; or a function of a key and n
-                that makes one. By default standard normal numbers. All is computed in float32, or in float64 if these
-                are float64 and JAX_ENABLE_X64=1.
+                that makes one. By default, standard normal numbers. Everything is computed in float32, or in float64 if
+                the particles are float64 and JAX_ENABLE_X64=1.
             progress: Whether process 0 prints a line at every report.
-            every: Number of steps between two reports, checkpoints and looks at `stop`.
-            checkpoint: A directory for checkpoints, which all processes see; Orbax writes them. A run that finds one
-                there continues it, with any number of devices and processes, and with the same number of steps or more.
+            every: Number of steps between two reports, checkpoints and checks of `stop`.
+            checkpoint: A directory for Orbax checkpoints, which all processes see. A run that finds a checkpoint there
+                continues from it, with any number of devices and processes, and with the same number of steps or more.
                 Key, number of particles, dimension, kernel, bandwidth, batch size and data have to be the same. Density
-                and optimizer are not compared, nor is data that lies on several processes.
-            stop: Asked at every report whether to save and stop.
-            timing_log: A file to which process 0 appends at every report how long each process takes for its scores:
-                a JSON object per line.
+                and optimizer are not compared, nor is data that is spread over several processes.
+            stop: A stop signal, asked at every report whether to save and stop.
+            timing_log: A file to which process 0 appends, at every report, how long each process takes to compute its
+                scores: a JSON object per line.
 
         Returns:
             The particles, the same on all processes, with the bandwidth and the length of the direction of each step.
@@ -136,8 +139,8 @@ class SVGD:
         Raises:
             ValueError: An argument is not allowed.
             SVGDError: The processes were given different arguments; a log density or a score is not finite, in any step
-                or at the end; or the checkpoint is of another run, has more steps, or cannot be read. The message names
-                the step, the particle and its place.
+                or at the end; or the checkpoint is from a different run, has more steps, or cannot be read. The message
+                gives the step, the particle and its place.
         """
         n_particles = _whole("n_particles", n_particles, 1, "n_particles=100")
         n_steps = _whole("n_steps", n_steps, 0, "n_steps=1000")
@@ -180,7 +183,7 @@ class SVGD:
         return Direction(to_host(phi)[: layout.n], float(to_host(h)))
 
     def placement(self, n_particles: int) -> tuple[Holding, ...]:
-        """List which particles each device of each process holds, in equal parts: the last may hold fewer, or none.
+        """List which particles each device of each process holds: equal parts, but the last may have fewer or none.
 
         Args:
             n_particles: Number of particles, 1 or more.
@@ -194,7 +197,7 @@ class SVGD:
             particles: The particles, shape (n, d).
 
         Returns:
-            The scores, shape (n, d), in units of 1 / those of the particles.
+            The scores, shape (n, d), in units of 1 / the particles' units.
 
         Raises:
             ValueError: The particles are not finite numbers of that shape.

@@ -1,6 +1,6 @@
-"""Did a finished job do its work? Its accounting, the rank lines in its logs and its metrics.csv tell.
+"""Check whether a finished job did its work, from its accounting, the rank lines in its logs and its metrics.csv.
 
-`verify` checks a job, an element of an array, or a folder of results. What nothing shows is "not proven".
+`verify` checks a job, an element of an array, or a folder of results. A check without any evidence is "not proven".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Check", "Report", "TargetError", "Verdict", "verify"]
 
 
 class TargetError(ValueError):
-    """The target is neither the number of a job nor a folder; the message says so."""
+    """The target is neither the number of a job nor a folder."""
 
 
 def verify(
@@ -39,13 +39,13 @@ def verify(
         target: The number of a job, of an element of an array such as `56_3`, or of a component such as `56+1`; or a
             folder of results.
         folder: Where the job was submitted; the current folder by default.
-        logs: Its logs; by default they are looked for.
+        logs: Its logs; by default, `verify` searches for them.
         backend: The backend that all ranks should have used; by default the one they agree on.
-        require: Names of files that the folder of results has to hold.
-        ask: Returns the accounting of a job.
+        require: Names of files that the folder of results must contain.
+        ask: A function that returns the accounting of a job.
 
     Raises:
-        TargetError: The target is neither.
+        TargetError: The target is neither the number of a job nor a folder.
     """
     here = folder or Path()
     judge = partial(_verify, folder=Folder(here), named=logs, backend=backend, require=require)

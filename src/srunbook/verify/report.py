@@ -120,7 +120,7 @@ class Report:
         return "\n".join([*lines, ""])
 
     def json(self) -> str:
-        """Return the same for programs, in ASCII."""
+        """Return the report for programs, as JSON in ASCII."""
         return json.dumps(self._object(), indent=2) + "\n"
 
     def _object(self) -> dict[str, Any]:
