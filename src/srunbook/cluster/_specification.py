@@ -157,7 +157,7 @@ class Specification(BaseModel):
         "Script that runs as root on each node after a job.", '#!/bin/sh\nrm -rf "/tmp/job-$SLURM_JOB_ID"\n', ""
     )
     task_prolog: Lines = field(
-        "Script that runs as the user before each task; its output lines export NAME=value set variables.",
+        "Script that runs as the user before each task; output such as export NAME=value sets the task's variables.",
         '#!/bin/sh\necho "export SLURM_TMPDIR=/tmp/job-$SLURM_JOB_ID"\n',
         "",
     )
