@@ -98,51 +98,55 @@ echo $n
 
 QUESTIONS = (
     (
-        "CPUs of a step (`srun --exact`) of 2 tasks in a job with `--cpus-per-task=2`, where srun repeats nothing",
+        "CPUs of a step with 2 tasks (`srun --exact`) in a job with `--cpus-per-task=2`, if srun does not repeat it",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
         f"srun --exact true\n{ALLOCATED}",
     ),
     (
-        "The same, where srun is given `--cpus-per-task=$SLURM_CPUS_PER_TASK`",
+        "The same, if srun repeats `--cpus-per-task=$SLURM_CPUS_PER_TASK`",
         ["--nodes=1", "--ntasks=2", "--cpus-per-task=2"],
         f"srun --exact --cpus-per-task=$SLURM_CPUS_PER_TASK true\n{ALLOCATED}",
     ),
     (
-        "SLURM_NTASKS in the batch shell of `--nodes=2 --ntasks-per-node=2`",
+        "SLURM_NTASKS in the batch shell with `--nodes=2 --ntasks-per-node=2`",
         ["--nodes=2", "--ntasks-per-node=2"],
         "echo $SLURM_NTASKS\n",
     ),
-    ("SLURM_NTASKS in the batch shell of `--nodes=2 --ntasks=4`", ["--nodes=2", "--ntasks=4"], "echo $SLURM_NTASKS\n"),
-    ("SLURM_TASKS_PER_NODE of `--nodes=3 --ntasks=11`", ["--nodes=3", "--ntasks=11"], "echo $SLURM_TASKS_PER_NODE\n"),
     (
-        "SLURM_TRES_PER_TASK in the batch shell of `--cpus-per-task=2`",
+        "SLURM_NTASKS in the batch shell with `--nodes=2 --ntasks=4`",
+        ["--nodes=2", "--ntasks=4"],
+        "echo $SLURM_NTASKS\n",
+    ),
+    ("SLURM_TASKS_PER_NODE with `--nodes=3 --ntasks=11`", ["--nodes=3", "--ntasks=11"], "echo $SLURM_TASKS_PER_NODE\n"),
+    (
+        "SLURM_TRES_PER_TASK in the batch shell with `--cpus-per-task=2`",
         ["--cpus-per-task=2"],
         "echo $SLURM_TRES_PER_TASK\n",
     ),
     (
-        "What srun says where SLURM_CPUS_PER_TASK was changed in the batch shell from 2 to 1",
+        "The message of srun if the batch shell changes SLURM_CPUS_PER_TASK from 2 to 1",
         ["--cpus-per-task=2"],
         "SLURM_CPUS_PER_TASK=1 srun true 2>&1 | head -n 1 | grep . || echo nothing\n",
     ),
     (
-        "SLURM_GPUS_PER_NODE of `--gpus-per-node=a100:2`",
+        "SLURM_GPUS_PER_NODE with `--gpus-per-node=a100:2`",
         ["--gpus-per-node=a100:2"],
         "echo $SLURM_GPUS_PER_NODE\n",
     ),
     (
-        "SLURM_GPUS_ON_NODE in a task of `--gpus-per-node=a100:2`",
+        "SLURM_GPUS_ON_NODE in a task with `--gpus-per-node=a100:2`",
         ["--gpus-per-node=a100:2"],
         "srun bash -c 'echo $SLURM_GPUS_ON_NODE'\n",
     ),
     ("SLURM_JOB_END_TIME in the batch shell", [], "echo ${SLURM_JOB_END_TIME:+set}\n"),
     (
-        "What slurmstepd says of a task over its memory",
+        "The message of slurmstepd about a task that exceeds its memory",
         ["--mem=100M"],
         "srun python3 -c 'bytearray(300 * 2**20)' 2>&1 | grep -o 'Detected.*' | head -n 1"
         " | sed 's/StepId=[0-9.]*[0-9]/StepId=N/'\n",
     ),
     (
-        "A job whose `--output` names a folder that is missing",
+        "A job whose `--output` folder is missing",
         [],
         "job=$(sbatch --parsable --output=missing/%j.out --wrap=true)\n"
         "until set -- $(sacct -nPXj $job -o State,ExitCode | tr '|' ' '); [[ $1 =~ COMPLETED|FAILED ]]; do\n"
@@ -151,7 +155,7 @@ QUESTIONS = (
         'echo "$1 $2, the folder is $([ -d missing ] && echo created || echo not created)"\n',
     ),
     (
-        "CUDA_VISIBLE_DEVICES in the second task of `--ntasks=2 --gpus-per-task=a100:1`",
+        "CUDA_VISIBLE_DEVICES in the second task with `--ntasks=2 --gpus-per-task=a100:1`",
         ["--ntasks=2", "--gpus-per-task=a100:1"],
         "srun bash -c '[ $SLURM_PROCID = 0 ] || echo $CUDA_VISIBLE_DEVICES'\n",
     ),

@@ -50,7 +50,7 @@ def field(description: str, example: Any, default: Any = ..., **more: Any) -> An
 
 def own_words(of: str, example: dict[str, str]) -> Any:
     """Return the field for what Slurm knows about a section and this model does not."""
-    return field(f"More of Slurm's own words for {of}, which Slurm judges.", example, dict)
+    return field(f"More of Slurm's settings for {of}, which Slurm checks.", example, dict)
 
 
 def schema_of(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
@@ -73,12 +73,12 @@ class Section(BaseModel):
 class NodeGroup(Section):
     """Nodes that are alike."""
 
-    count: int = field("How many nodes, 1 to 256.", 2, ge=1, le=256)
-    cpus: int = field("CPUs that each of them claims, 1 to 1024.", 64, 16, ge=1, le=1024)
-    memory: Memory = field("Memory that each claims: a number and M, G or T.", "512G", "64G")
+    count: int = field("Number of nodes, 1 to 256.", 2, ge=1, le=256)
+    cpus: int = field("CPUs that each node claims, 1 to 1024.", 64, 16, ge=1, le=1024)
+    memory: Memory = field("Memory that each node claims: a number and M, G or T.", "512G", "64G")
     gres: tuple[Gres, ...] = field(
-        "Generic resources of each: name, type and number, as Slurm writes them. "
-        "GPUs are files that Slurm counts and nothing can compute on.",
+        "Generic resources of each node: name, type and number, in Slurm's notation. "
+        "GPUs are files that Slurm counts; they can't compute.",
         ["gpu:a100:4"],
         (),
     )
@@ -110,30 +110,34 @@ class Partition(Section):
     """A partition and its limits."""
 
     nodes: tuple[str, ...] | None = field(
-        "Its nodes: names of groups, or nodes as Slurm writes them; by default all.",
+        "Its nodes: names of groups, or nodes in Slurm's notation; by default all nodes.",
         ["a100", "node[5-6]"],
         None,
         min_length=1,
     )
-    default: bool = field("Whether jobs go here that name no partition; else the first one.", True, False)
-    max_time: Time = field(
-        "Longest time limit: hours, minutes and seconds, days before them, or UNLIMITED.", "04:00:00", "1-00:00:00"
+    default: bool = field(
+        "Whether jobs without a partition go here; without any default, they go to the first one.", True, False
     )
-    default_time: Time | None = field("Time limit of a job that asks for none.", "00:10:00", None)
-    max_nodes: int | None = field("Most nodes of a job; also more than there are.", 2, None, ge=1, le=65533)
+    max_time: Time = field(
+        "Longest time limit: hours:minutes:seconds, days-hours:minutes:seconds, or UNLIMITED.",
+        "04:00:00",
+        "1-00:00:00",
+    )
+    default_time: Time | None = field("Time limit of a job that doesn't set one.", "00:10:00", None)
+    max_nodes: int | None = field("Most nodes that a job may have; it can be more than exist.", 2, None, ge=1, le=65533)
     priority_tier: int = field(
-        "Jobs of a higher tier start first, and preempt those of a lower one where preemption is by partition.",
+        "Jobs in a higher tier start first, and preempt jobs in a lower tier if preemption is by partition.",
         10,
         1,
         ge=0,
         le=65533,
     )
     preempt_mode: Literal["OFF", "REQUEUE", "CANCEL"] | None = field(
-        "What happens to its jobs when others preempt them.", "REQUEUE", None
+        "What happens to its jobs when other jobs preempt them.", "REQUEUE", None
     )
     grace_time: Seconds | None = field("Seconds that a preempted job has between the signal and its end.", 30, None)
-    allow_accounts: tuple[Name, ...] = field("Accounts whose jobs are let in; by default all.", ["research"], ())
-    qos: Name | None = field("QOS whose limits hold for the partition as a whole.", "short", None)
+    allow_accounts: tuple[Name, ...] = field("Accounts whose jobs may run here; by default all.", ["research"], ())
+    qos: Name | None = field("QOS whose limits apply to the partition as a whole.", "short", None)
     exclusive: bool = field("Whether a job gets whole nodes, whatever it asks for.", True, False)
     options: Options = own_words("PartitionName", {"TRESBillingWeights": "CPU=1.0"})
 
@@ -143,11 +147,9 @@ class Preemption(Section):
 
     by: Literal["partition", "qos", "none"] = field("What decides who preempts whom.", "qos", "partition")
     mode: Literal["REQUEUE", "CANCEL"] = field(
-        "What happens to a preempted job, unless its partition says.", "CANCEL", "REQUEUE"
+        "What happens to a preempted job, unless its partition sets this.", "CANCEL", "REQUEUE"
     )
-    send_user_signal: bool = field(
-        "Whether a job gets the signal of its option --signal when it is preempted.", True, False
-    )
+    send_user_signal: bool = field("Whether a preempted job gets the signal from its option --signal.", True, False)
 
 
 class Qos(Section):
@@ -155,28 +157,30 @@ class Qos(Section):
 
     priority: int = field("Its priority.", 100, 0, ge=0, le=10**6)
     max_wall: Time | None = field("Longest time limit of a job.", "01:00:00", None)
-    max_jobs_per_user: Count | None = field("Running jobs of a user, at most.", 2, None)
-    max_submit_jobs_per_user: Count | None = field("Pending and running jobs of a user, at most.", 10, None)
-    max_tres_per_job: Limits = field("What one job may have, by resource.", {"node": 2}, dict)
+    max_jobs_per_user: Count | None = field("Most running jobs of a user.", 2, None)
+    max_submit_jobs_per_user: Count | None = field("Most pending and running jobs of a user.", 10, None)
+    max_tres_per_job: Limits = field("Limits for one job, by resource.", {"node": 2}, dict)
     max_tres_per_user: Limits = field(
-        "What the running jobs of one user may have together, by resource.", {"gres/gpu": 4}, dict
+        "Limits for one user's running jobs together, by resource.", {"gres/gpu": 4}, dict
     )
-    grp_tres: Limits = field("What all its running jobs may have together.", {"cpu": 64}, dict)
-    preempt: tuple[Name, ...] = field("QOS whose jobs it preempts, where preemption is by qos.", ["scavenger"], ())
+    grp_tres: Limits = field("Limits for all its running jobs together, by resource.", {"cpu": 64}, dict)
+    preempt: tuple[Name, ...] = field("QOS whose jobs it preempts, if preemption is by qos.", ["scavenger"], ())
     preempt_mode: Literal["CLUSTER", "REQUEUE", "CANCEL"] | None = field(
-        "What happens to its jobs when others preempt them.", "REQUEUE", None
+        "What happens to its jobs when other jobs preempt them.", "REQUEUE", None
     )
     grace_time: Seconds | None = field("Seconds that a preempted job has until its end.", 30, None)
-    flags: tuple[Annotated[str, Field(pattern=WORD)], ...] = field("Flags, as sacctmgr has them.", ["DenyOnLimit"], ())
+    flags: tuple[Annotated[str, Field(pattern=WORD)], ...] = field(
+        "Flags, as sacctmgr spells them.", ["DenyOnLimit"], ()
+    )
     options: Options = own_words("a QOS of sacctmgr", {"UsageFactor": "0.5"})
 
 
 class Account(Section):
     """An account and its limits."""
 
-    parent: Name | None = field("Account that it is part of.", "physics", None)
+    parent: Name | None = field("The account that it's part of.", "physics", None)
     qos: tuple[Name, ...] = field("QOS that it may use; by default normal and all others.", ["short"], ())
-    grp_tres: Limits = field("What all its running jobs may have together.", {"gres/gpu": 8}, dict)
+    grp_tres: Limits = field("Limits for all its running jobs together, by resource.", {"gres/gpu": 8}, dict)
     options: Options = own_words("an account of sacctmgr", {"Fairshare": "10"})
 
 
@@ -184,7 +188,7 @@ class User(Section):
     """An ordinary user, with a home."""
 
     accounts: tuple[Name, ...] = field(
-        "Accounts that the user may charge, by default all; the first is for jobs that name none.", ["research"], ()
+        "Accounts that the user may charge, by default all; jobs that don't name one use the first.", ["research"], ()
     )
     options: Options = own_words("a user of sacctmgr", {"MaxSubmitJobs": "20"})
 
@@ -193,6 +197,6 @@ class Mount(Section):
     """A folder of the host that every machine sees."""
 
     source: str = field(
-        "The folder or file on the host; a relative path begins at the folder of this file.", "./data", min_length=1
+        "The folder or file on your machine; a relative path starts at this file's folder.", "./data", min_length=1
     )
     writable: bool = field("Whether jobs may write there.", True, False)

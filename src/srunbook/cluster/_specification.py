@@ -100,21 +100,21 @@ class Specification(BaseModel):
     )
 
     name: Annotated[str, Field(pattern=CLUSTER_NAME)] = field(
-        "What it is called: lower-case letters, digits and hyphens. Clusters of different names can run at once.",
+        "The cluster's name: lower-case letters, digits and hyphens. Clusters with different names can run together.",
         "trial",
         "srunbook",
     )
     slurm: Slurm = field(f"Generation of Slurm: {', '.join(SUITES)}.", "22.05", NEWEST)
-    nodes: Nodes = field("The nodes: a number from 1 to 256, where all are alike, or groups by name.", 4, 4)
-    cpus: int = field("CPUs that each node claims, 1 to 1024, where all nodes are alike.", 16, 16, ge=1, le=1024)
-    memory: Memory = field("Memory that each node claims, where all are alike.", "64G", "64G")
-    gpus_per_node: int = field("GPUs that each node claims, 0 to 16, where all are alike.", 4, 4, ge=0, le=16)
+    nodes: Nodes = field("The nodes: a number from 1 to 256 if all are alike, or groups by name.", 4, 4)
+    cpus: int = field("CPUs that each node claims, 1 to 1024, if all nodes are alike.", 16, 16, ge=1, le=1024)
+    memory: Memory = field("Memory that each node claims, if all nodes are alike.", "64G", "64G")
+    gpus_per_node: int = field("GPUs that each node claims, 0 to 16, if all nodes are alike.", 4, 4, ge=0, le=16)
     features: tuple[Feature, ...] = field(
-        "Features of the nodes, where all are alike; the first one is also the type of the GPUs.",
+        "Features of the nodes, if all nodes are alike; the first feature is also the GPU type.",
         ["a100", "ib"],
         ("a100",),
     )
-    cpu_quota: float | None = field("CPUs that each node really may use, 0.05 to 64.", 0.5, None, ge=0.05, le=64)
+    cpu_quota: float | None = field("CPUs that each node can really use, 0.05 to 64.", 0.5, None, ge=0.05, le=64)
     link: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]bit$")] | None = field(
         "Rate of each node's link: a number and kbit, mbit or gbit.", "1gbit", None
     )
@@ -126,7 +126,7 @@ class Specification(BaseModel):
     )
     preemption: Preemption = field("Who preempts whom, and how.", {"send_user_signal": True}, Preemption)
     qos: dict[Name, Qos] = field(
-        "Qualities of service, by name; normal is there in any case.", {"short": {"max_wall": "01:00:00"}}, dict
+        "Qualities of service, by name; normal always exists.", {"short": {"max_wall": "01:00:00"}}, dict
     )
     accounts: dict[Name, Account] = field(
         "The accounts, by name. By default research and my-project.",
@@ -141,13 +141,13 @@ class Specification(BaseModel):
         min_length=1,
     )
     slurm_conf: Lines = field(
-        "Own lines of slurm.conf, after those of the cluster; Slurm judges them.",
+        "Your lines for slurm.conf, after the cluster's own lines; Slurm checks them.",
         "MaxArraySize=2001\n",
         "",
         alias="slurm.conf",
     )
-    cgroup_conf: Lines = field("Own lines of cgroup.conf.", "AllowedRAMSpace=90\n", "", alias="cgroup.conf")
-    gres_conf: Lines = field("Own lines of gres.conf.", "AutoDetect=off\n", "", alias="gres.conf")
+    cgroup_conf: Lines = field("Your lines for cgroup.conf.", "AllowedRAMSpace=90\n", "", alias="cgroup.conf")
+    gres_conf: Lines = field("Your lines for gres.conf.", "AutoDetect=off\n", "", alias="gres.conf")
     prolog: Lines = field(
         "Script that runs as root on each node before a job's first process there.",
         '#!/bin/sh\nmkdir -p "/tmp/job-$SLURM_JOB_ID"\n',
@@ -157,22 +157,22 @@ class Specification(BaseModel):
         "Script that runs as root on each node after a job.", '#!/bin/sh\nrm -rf "/tmp/job-$SLURM_JOB_ID"\n', ""
     )
     task_prolog: Lines = field(
-        "Script that runs as the user before each task; what it prints as export NAME=value reaches the task.",
+        "Script that runs as the user before each task; output such as export NAME=value sets the task's variables.",
         '#!/bin/sh\necho "export SLURM_TMPDIR=/tmp/job-$SLURM_JOB_ID"\n',
         "",
     )
     modules: dict[ModuleName, Lines] = field(
-        "Environment modules: texts of modulefiles, by name.",
+        "Environment modules: modulefiles, by name.",
         {"cuda/12.4": "#%Module\nsetenv CUDA_HOME /usr/local/cuda\n"},
         dict,
     )
     packages: tuple[Package, ...] = field(
-        "Packages of Debian that every machine has besides those of Slurm. Each list makes a root of its own, once.",
+        "Debian packages that every machine gets besides Slurm's own. Each list needs its own Debian root.",
         ["git", "python3-venv"],
         (),
     )
     mounts: dict[MountPoint, Mount] = field(
-        "Folders of the host, by the path at which all machines see them.",
+        "Folders of your machine, by the path at which the cluster's machines see them.",
         {"/shared": {"source": "./data", "writable": True}},
         dict,
     )

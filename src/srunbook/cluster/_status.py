@@ -24,9 +24,7 @@ class NodeStatus(Told):
 
     name: str = field("Its name.", "node1")
     address: str = field("Its address in the cluster's own network.", "10.77.0.1")
-    state: str = field(
-        "Its state in the short words of `sinfo`, or `unknown` while the controller does not answer.", "idle"
-    )
+    state: str = field("Its state in `sinfo`'s short form, or `unknown` while the controller doesn't answer.", "idle")
     cpus: int = field("CPUs that it claims.", 16)
     memory_mib: int = field("Memory that it claims, in MiB.", 65536)
     gres: tuple[str, ...] = field("Generic resources that it claims.", ["gpu:a100:4"])
@@ -49,23 +47,23 @@ class LimitStatus(Told):
     shared_mib: int = field("Size of `/dev/shm`, and of `/tmp`, on each node, in MiB.", 2410)
     processes: int = field("Processes and threads on each node.", 4096)
     enforced: tuple[Annotated[str, Field(pattern="^(memory|processes)$")], ...] = field(
-        "Which of `memory_mib` and `processes` hold by a cgroup: `memory`, `processes`.", ["memory", "processes"]
+        "Which of these limits a cgroup enforces: `memory`, `processes`.", ["memory", "processes"]
     )
 
 
 class ClusterStatus(Told):
     """A cluster that is up."""
 
-    version: Literal[1] = field("Version of this form: 1.", 1, 1, alias="schema")
+    version: Literal[1] = field("Version of this format: 1.", 1, 1, alias="schema")
     name: str = field("Name of the cluster.", "srunbook")
     slurm: str = field("Version of Slurm.", "22.05.8")
     debian: str = field("Debian suite that it comes from.", "bookworm")
     users: tuple[str, ...] = field("Its users.", ["alice", "bob"])
     plugins: PluginStatus = Field(description="Slurm's plugins that shape behaviour.")
-    limits: LimitStatus = Field(description="What it may take of this machine.")
+    limits: LimitStatus = Field(description="How much of this machine it may use.")
     nodes: tuple[NodeStatus, ...] = Field(description="Its nodes, in the order of their numbers.")
     faults: tuple[dict[str, str], ...] = field(
-        "Faults that were made and not healed: the `kind` of each, and what it is about.",
+        "Faults that haven't been healed: the `kind` of each, and what it affects.",
         [{"kind": "drain", "node": "node1"}],
     )
 

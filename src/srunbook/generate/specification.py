@@ -98,27 +98,27 @@ class JobSpecification(BaseModel):
 
     script: str = _field(
         "The Python program to run: its path from the folder in which you submit, or the whole path. "
-        "It does not begin with ~ or a dash.",
+        "It can't begin with ~ or a dash.",
         "train.py",
         default=...,
         pattern=PROGRAM,
     )
     arguments: list[Text] = _field(
-        "Its arguments: a list of texts, each passed on unchanged.", ["--epochs", "3"], default_factory=list
+        "The program's arguments: a list of texts, each passed on unchanged.", ["--epochs", "3"], default_factory=list
     )
     framework: Literal["jax", "torchrun", "lightning", "gloo"] = _field(
-        "How it is started: jax, torchrun, lightning, or gloo (plain torch.distributed on CPUs).",
+        "How the program is started: jax, torchrun, lightning, or gloo (plain torch.distributed on CPUs).",
         "torchrun",
         default="jax",
     )
-    profile: ProfileName | None = _field(f"A size to begin from: {', '.join(PROFILES)}.", "medium")
-    cluster: SiteName | None = _field(f"A site to begin from: {', '.join(sites.names())}.", "raven")
+    profile: ProfileName | None = _field(f"A size to start from: {', '.join(PROFILES)}.", "medium")
+    cluster: SiteName | None = _field(f"A site to start from: {', '.join(sites.names())}.", "raven")
     name: Annotated[str, Field(pattern=rf"^[^{CONTROL}/]+$")] | None = _field(
         "Name of the job, without /; by default, the program's.", "my_job"
     )
     nodes: int = _field("Number of nodes, 1 or more.", 4, default=..., ge=1)
     cpus_per_node: int = _field(
-        "CPUs on each node, 1 or more, for all its processes together. What is left when they are divided stays idle.",
+        "CPUs on each node, 1 or more, for all its processes together. CPUs that can't be divided evenly stay idle.",
         16,
         default=...,
         ge=1,
@@ -127,12 +127,12 @@ class JobSpecification(BaseModel):
         "Processes on each node, 1 or more. By default one for each GPU, and one on a node without GPUs.", 1, ge=1
     )
     platform: Literal["cpu", "gpu"] | None = _field(
-        "What computes: cpu or gpu. By default gpu if gpus_per_node is set. With cpu the job asks for no GPUs, "
+        "What computes: cpu or gpu. By default gpu if gpus_per_node is set. With cpu, the job doesn't ask for GPUs, "
         "whatever the cluster has.",
         "gpu",
     )
     gpus_per_node: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=GPUS)] | None = _field(
-        "GPUs on each node: a number, with a type before it if your site wants one. A job of gloo asks for none.",
+        "GPUs on each node: a number, with a type before it if your site requires one. Not for gloo.",
         "a100:4",
     )
     gpu_option: Literal["gpus-per-node", "gres", "gpus-per-task", "none"] | None = _field(
@@ -141,39 +141,39 @@ class JobSpecification(BaseModel):
         "gpus-per-task",
     )
     devices_per_process: int | None = _field(
-        "JAX devices of each process on CPUs, 1 or more. By default one for each CPU of the process.", 1, ge=1
+        "JAX devices in each process on CPUs, 1 or more. By default one for each CPU of the process.", 1, ge=1
     )
     memory_per_cpu: Text | None = _field(
-        "Memory for each CPU: a whole number and K, M, G or T; without a letter it counts megabytes.", "8G"
+        "Memory for each CPU: a whole number and K, M, G or T; megabytes without a letter.", "8G"
     )
     memory_per_node: Text | None = _field(
-        "Memory for each node: a whole number and K, M, G or T, or 0 for all of it.", "500000M"
+        "Memory for each node: a whole number and K, M, G or T, or 0 for all of the node's memory.", "500000M"
     )
     time_limit: Text = _field(
-        "Time limit, in any form that Slurm takes: minutes, hours:minutes:seconds, days-hours, "
+        "Time limit, in any form that Slurm accepts: minutes, hours:minutes:seconds, days-hours, "
         "days-hours:minutes, and so on.",
         "02:00:00",
         "1-12:00:00",
         default="01:00:00",
     )
-    exclusive: bool = _field("Whether nobody else gets a part of the nodes: true or false.", False, default=True)
-    partition: Text | None = _field("Partition, or several with commas.", "compute")
+    exclusive: bool = _field("Whether the job gets its nodes for itself: true or false.", False, default=True)
+    partition: Text | None = _field("Partition, or several partitions with commas.", "compute")
     account: Text | None = _field("Account that the job is charged to.", "my-project")
     qos: Text | None = _field("Quality of service.", "normal")
     constraint: Text | None = _field("Features of the nodes, joined by & (and) or | (or).", "a100")
     sbatch: dict[Annotated[str, Field(pattern="^[A-Za-z][A-Za-z0-9_-]*$")], bool | int | Text] = _field(
-        "Any other options of sbatch, passed on unchanged: names with _ or -, and texts or numbers. true is for an "
+        "Any other sbatch options, passed on unchanged: names with _ or -, and texts or numbers. Write true for an "
         "option without a value.",
         {"comment": "first run", "mail_user": "me@example.org", "contiguous": True},
         default_factory=dict,
     )
     network_interface: Text | None = _field(
         "Network interface between the nodes, or several with commas, as `ip -brief address` shows them on "
-        "a node: for NCCL and for gloo under PyTorch, which choose by themselves without it.",
+        "a node: for NCCL, and for gloo under PyTorch. Without this field, they choose an interface themselves.",
         "ib0",
     )
     setup: list[Text] = _field(
-        "Lines of shell for your environment: a list of texts, run unchanged before modules are loaded.",
+        "Shell commands for your environment: a list of texts, run unchanged before modules are loaded.",
         ["module use /sw/modules", "module restore my_modules", "source /opt/intel/oneapi/setvars.sh --force"],
         default_factory=list,
     )
@@ -183,13 +183,13 @@ class JobSpecification(BaseModel):
         default_factory=list,
     )
     virtual_environment: str | None = _field(
-        "Virtual environment of Python that all nodes see, such as the .venv of a uv project. "
+        "Python virtual environment that all nodes see, such as the .venv of a uv project. "
         "It may begin with ~ or a variable.",
         "~/jax-env",
         pattern=PLACE,
     )
     conda_environment: str | None = _field(
-        "Conda environment that all nodes see, with the folder of conda before /envs/, as `conda env list` "
+        "Conda environment that all nodes see, with conda's folder before /envs/, as `conda env list` "
         "shows it. It may begin with ~ or a variable.",
         "~/miniforge3/envs/torch-env",
         pattern=CONDA,
@@ -205,7 +205,7 @@ class JobSpecification(BaseModel):
         pattern=PLACE,
     )
     env_vars: dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Text] = _field(
-        "Environment variables: names and texts. The texts are passed on unchanged, a $ too.",
+        "Environment variables: names and texts. The texts are passed on unchanged, including $.",
         {"JAX_ENABLE_X64": "1"},
         default_factory=dict,
     )
@@ -213,22 +213,22 @@ class JobSpecification(BaseModel):
         "Port of the coordinator, 1024 to 65535. By default it follows from the job's number.", 12345, ge=1024, le=65535
     )
     output: Text = _field(
-        "Log of the job: %j is its number, %x its name. The script makes a single folder, as in logs/%j.out; "
-        "make any other yourself before you submit.",
+        "The job's log: %j is its number, %x its name. The script creates a single folder, as in logs/%j.out; "
+        "create any other folder yourself before you submit.",
         "logs/svgd_%j.out",
         default="logs/%x_%j.out",
     )
     requeue: bool | None = _field(
-        "Whether Slurm may start the job again: true or false. By default as the site has it.", True
+        "Whether Slurm may start the job again: true or false. By default, the site's setting.", True
     )
     signal: str | None = _field(
         "A signal, such as TERM or USR1, and how many seconds before the time limit all processes get it: "
-        "60 if you leave that out. Not for the batch shell alone (B:), which would end the job.",
+        "60 if you leave out the seconds. Not for the batch shell alone (B:), which would end the job.",
         "USR1@120",
         pattern="^(?:R:)?[A-Z][A-Z0-9]*(?:@[0-9]+)?$",
     )
     older_torchrun: bool = _field(
-        "Whether to leave out the options --signals-to-handle and --shutdown-timeout of torchrun, which "
+        "Whether to leave out torchrun's options --signals-to-handle and --shutdown-timeout, which "
         "came with PyTorch 2.10 and 2.12: true or false.",
         True,
         default=False,
