@@ -64,7 +64,7 @@ def changed(tmp_path: Path) -> Callable[..., set[str]]:
             for test, case in (SCRIPT, HELPER, COMMAND)
         }
 
-    def change(name: str = "", old: str = "", new: str = "# changed\n", torch: str = "2.13.0") -> set[str]:
+    def change(name: str = "", old: str = "", new: str = "changed = 1\n", torch: str = "2.13.0") -> set[str]:
         before = hashes()
         if name:
             path = tmp_path / name
@@ -97,6 +97,14 @@ def changed(tmp_path: Path) -> Callable[..., set[str]]:
 def test_a_changed_file(changed: Callable[..., set[str]], name: str, tests: set[str]) -> None:
     """A test depends on the files it names, on what these name and import, and on no others of the guide."""
     assert changed(name) == tests
+
+
+def test_words_of_the_library_are_no_input(changed: Callable[..., set[str]]) -> None:
+    """Comments and docstrings of our library run nothing; in a program, which readers read, they count."""
+    assert changed("src/srunbook/_files.py", new='# why\ndef write_whole():\n    """Write."""\n') == {"test_script"}
+    assert changed("src/srunbook/_files.py", "Write.", "Write it.") == set()
+    assert changed("src/srunbook/_files.py", "# why", "# why it is so") == set()
+    assert changed("examples/guide/train.py", new="# why\n") == {"test_script"}
 
 
 def test_a_changed_version(changed: Callable[..., set[str]]) -> None:

@@ -68,7 +68,7 @@ def execute(state: State, command: Sequence[str], *, user: str = USER, machine: 
     """Run a command on the cluster, as `capture` does, with this process's own input, output and terminal.
 
     Returns:
-        Its exit status as a shell gives it: 128 plus the signal's number if a signal ended it.
+        Its exit status as a shell gives it, which is 128 plus the number of the signal that ended it.
     """
     line = entering(state, machine, command, user=user, session=not os.isatty(0))
     sys.stdout.flush()

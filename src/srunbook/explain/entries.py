@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Return the page's title: the message without an end that varies, or what the reader sees."""
+        """Return the page's title, which is the message without a varying end, or what the reader sees."""
         return OPEN_END.sub("", shown(self.messages[0])) if self.messages else self.seen
 
 
