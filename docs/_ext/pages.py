@@ -22,7 +22,7 @@ import paste_box
 from docutils import nodes
 from repository import CAPTIONS, after_build
 
-from srunbook import sites
+from srunbook import memory, sites
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -140,14 +140,15 @@ def remove_clutter(_app: Sphinx, doctree: nodes.document) -> None:
             node.parent.remove(node)
 
 
-def write_sites(app: Sphinx) -> None:
-    """Write what is known of each site, except the account, which is an example, for the panel *My cluster*."""
+def write_data(app: Sphinx) -> None:
+    """Write what forms need: the formulas of memory, and what is known of each site, except the account, an example."""
     known = {}
     for name in sites.names():
         fields = {field: value for field, value in sites.read(name).items() if field != "account"}
         if fields:
             known[name] = {"partition": None, "constraint": None, **fields}  # what it doesn't name, it doesn't need
     Path(app.outdir, "_static", "sites.json").write_text(json.dumps(known), encoding="utf-8")
+    Path(app.outdir, "_static", "memory.json").write_text(json.dumps(memory.FORMULAS), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
@@ -158,4 +159,4 @@ def setup(app: Sphinx) -> None:
     app.connect("html-page-context", load)
     app.connect("html-page-context", tell_source)
     app.connect("html-page-context", find_site, priority=900)
-    after_build(app, write_sites)
+    after_build(app, write_data)

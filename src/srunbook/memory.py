@@ -1,25 +1,42 @@
-"""How much memory a model takes on each rank: parameters, gradients and the optimizer's state, by formula.
+"""What a model takes on each GPU while it trains, by formula.
 
     >>> from srunbook import memory
-    >>> memory.whole(7_000_000_000, memory.PRECISIONS["bf16"], "adamw").divided(16).total / 1e9
-    3.5
+    >>> memory.estimate(7_000_000_000, "FSDP", gpus=16)["parameters"] / 1e9
+    1.75
 
-`fully_sharded` is exact for `torch.distributed.fsdp.fully_shard` on given shapes, padding included. Activations, which
-`block_activations` counts for a transformer, and the layers that FSDP fetches while it computes are extra.
+The formulas are in `memory.toml`. `fully_sharded` is exact for `torch.distributed.fsdp.fully_shard` on given shapes,
+padding included, and `block_activations` for the blocks of the guide.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from importlib import resources
+from typing import Any
 
-__all__ = ["OPTIMIZERS", "PRECISIONS", "Need", "Precision", "block_activations", "fully_sharded", "read_count", "whole"]
+__all__ = [
+    "LAYOUTS",
+    "OPTIMIZERS",
+    "PRECISIONS",
+    "Need",
+    "Precision",
+    "Transformer",
+    "block_activations",
+    "estimate",
+    "fully_sharded",
+    "read_count",
+    "sequences_that_fit",
+]
 
-OPTIMIZERS = {"sgd": 0, "momentum": 1, "adamw": 2}
-"""How many numbers an optimizer keeps for each parameter."""
+FORMULAS = tomllib.loads(resources.files(__package__).joinpath("memory.toml").read_text(encoding="utf-8"))
+
+OPTIMIZERS = tuple(FORMULAS["optimizers"])
+LAYOUTS = tuple(FORMULAS["layouts"])
 
 SUFFIXES = {"": 0, "K": 3, "M": 6, "B": 9, "T": 12}
 MOST = 10**18
@@ -27,15 +44,45 @@ MOST = 10**18
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of a parameter between two steps, of its gradient, and of each number that the optimizer keeps for it."""
+    """Bytes of a number: of a parameter between two steps, its gradient, and what the optimizer keeps for it.
+
+    `compute` is for a number in a block, `between` for one between two blocks, `cast` for the copy of a parameter that
+    autocast makes, and `loss` for a number of the loss.
+    """
 
     parameter: int
     gradient: int
     state: int
+    compute: int
+    between: int
+    cast: int
+    loss: int
 
 
-PRECISIONS = {"float32": Precision(4, 4, 4), "mixed": Precision(4, 4, 4), "bf16": Precision(2, 2, 2)}
-"""The precisions by name. `mixed` computes in 16 bits and keeps everything in 32; `bf16` keeps everything in 16."""
+PRECISIONS = {name: Precision(**sizes) for name, sizes in FORMULAS["precisions"].items()}
+"""The precisions by name. `mixed` computes in 16 bits and keeps everything in 32; `bf16` keeps everything in 16.
+
+`master` keeps parameters and gradients in 16 bits, and for the optimizer a copy of the parameters in 32.
+"""
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The shape of a transformer.
+
+    Args:
+        layers: Number of its blocks.
+        width: Numbers of a token.
+        vocabulary: Number of different tokens.
+        length: Tokens of a sequence.
+        tied: Whether the embedding is the head as well.
+    """
+
+    layers: int
+    width: int
+    vocabulary: int
+    length: int
+    tied: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,44 +93,85 @@ class Need:
     gradients: int
     optimizer: int
 
-    @property
-    def total(self) -> int:
-        """Return the sum."""
-        return self.parameters + self.gradients + self.optimizer
-
-    def divided(self, ranks: int) -> Need:
-        """Return the share of each rank, rounded up to whole bytes."""
-        return Need(-(-self.parameters // ranks), -(-self.gradients // ranks), -(-self.optimizer // ranks))
-
 
 def read_count(text: str) -> int:
-    """Read a number of parameters, such as `7B`, `350M` or `124439808`.
+    """Read a number of parameters, such as `7B`, `350 M` or `124,439,808`.
 
-    >>> read_count("1.5B"), read_count("13k")
-    (1500000000, 13000)
+    >>> read_count("1.5B"), read_count("13k"), read_count("7,000,000")
+    (1500000000, 13000, 7000000)
 
     Raises:
         ValueError: The text is not such a number, or the number is not between 1 and 10^18.
     """
-    match = re.fullmatch(r"(\d{1,19}(?:\.\d{1,12})?)([KMBT]?)", text.strip().upper(), re.ASCII)
+    match = re.fullmatch(r"(\d{1,3}(?:,\d{3})+|\d{1,19}(?:\.\d{1,12})?) ?([KMBT]?)", text.strip().upper(), re.ASCII)
     if not match:
         raise ValueError(f"{text!r} is not a number of parameters: write 7B, 350M or 124439808")
-    count = Fraction(match[1]) * 10 ** SUFFIXES[match[2]]
+    count = Fraction(match[1].replace(",", "")) * 10 ** SUFFIXES[match[2]]
     if count.denominator != 1 or not 1 <= count <= MOST:
         raise ValueError(f"{text!r} is not a number of parameters: expected a whole number from 1 to 10^18")
     return int(count)
 
 
-def whole(count: int, precision: Precision, optimizer: str) -> Need:
-    """Return the bytes that a whole model takes, as on each rank of DDP.
+def computed(formula: str, values: dict[str, float]) -> float:
+    """Compute a formula of `memory.toml`."""
+    return float(eval(formula, {"__builtins__": {}}, values))  # noqa: S307 - it comes with this package
+
+
+def estimate(
+    count: int,
+    layout: str,
+    *,
+    gpus: int = 1,
+    sharing: int | None = None,
+    precision: str = "mixed",
+    optimizer: str = "adamw",
+    shape: Transformer | None = None,
+    sequences: int = 1,
+) -> dict[str, float]:
+    """Return bytes by the names of `memory.toml`; `most` is what the GPU holds at once.
+
+    Without a shape, `most` leaves out activations, logits and what FSDP fetches.
 
     Args:
         count: Number of parameters.
-        precision: Bytes of each number.
+        layout: One of `LAYOUTS`.
+        gpus: GPUs on all nodes.
+        sharing: GPUs that share one copy of the model; None: all of them.
+        precision: One of `PRECISIONS`.
         optimizer: One of `OPTIMIZERS`.
+        shape: Of the model.
+        sequences: On each GPU at a time.
     """
-    kept = OPTIMIZERS[optimizer]
-    return Need(count * precision.parameter, count * precision.gradient, count * precision.state * kept)
+    given = {"count": count, "sharing": sharing or gpus, "several": int(gpus > 1), "sequences": sequences}
+    given |= {**FORMULAS["layouts"][layout], **asdict(PRECISIONS[precision])}
+    formulas = {"kept": FORMULAS["optimizers"][optimizer], **FORMULAS["model"]}
+    moments = {"most": "parameters + gradients + optimizer + copies"}
+    if shape:
+        given |= {**asdict(shape), "matrices": 1 if shape.tied else 2}
+        formulas |= FORMULAS["transformer"]
+        moments = FORMULAS["moments"]
+    values = {name: float(value) for name, value in given.items()}
+    for name, formula in formulas.items():
+        values[name] = computed(formula, values)
+    at_once = {moment: computed(formula, values) for moment, formula in moments.items()}
+    return {**values, **at_once, "most": max(at_once.values())}
+
+
+def sequences_that_fit(size: float, count: int, layout: str, *, shape: Transformer, **options: Any) -> int:
+    """Return how many sequences fit on a GPU at a time.
+
+    Args:
+        size: Bytes of the GPU's memory.
+        count: Number of parameters.
+        layout: One of `LAYOUTS`.
+        shape: Of the model.
+        options: As for `estimate`.
+    """
+    none, one = (estimate(count, layout, shape=shape, sequences=number, **options) for number in (0, 1))
+    if none["most"] > size:
+        return 0
+    growing = [moment for moment in FORMULAS["moments"] if one[moment] > none[moment]]
+    return min(math.floor((size - none[moment]) / (one[moment] - none[moment])) for moment in growing)
 
 
 def fully_sharded(
@@ -108,8 +196,8 @@ def fully_sharded(
         piece = -(-rows // ranks)
         padded += piece * width
         real += max(0, min(piece, rows - rank * piece)) * width
-    state = precision.state * OPTIMIZERS[optimizer]
-    return Need(padded * precision.parameter, padded * precision.gradient, real * state)
+    kept = computed(FORMULAS["optimizers"][optimizer], asdict(precision))
+    return Need(padded * precision.parameter, padded * precision.gradient, int(real * kept))
 
 
 def block_activations(batch: int, length: int, width: int, heads: int, *, size: int, ranks: int = 1) -> int:

@@ -15,13 +15,30 @@ SHAPES = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size
 
 
 def test_a_model_of_seven_billion() -> None:
-    """With AdamW, 16 bytes for each parameter in 32 bits and 8 in 16; a sixteenth of it on each of 16."""
+    """With AdamW, 16 bytes for each parameter in 32 bits and 8 in 16; DDP's buckets add 4, and autocast 2."""
     seven = memory.read_count("7B")
 
-    assert memory.whole(seven, MIXED, "adamw").total == 112_000_000_000
-    assert memory.whole(seven, memory.PRECISIONS["bf16"], "adamw").total == 56_000_000_000
-    assert memory.whole(seven, MIXED, "adamw").divided(16).total == 7_000_000_000
-    assert memory.whole(seven, MIXED, "sgd").optimizer == 0
+    assert memory.estimate(seven, "FSDP", gpus=16)["most"] == 7_000_000_000
+    assert memory.estimate(seven, "FSDP", precision="bf16")["most"] == 56_000_000_000
+    assert memory.estimate(seven, "FSDP", precision="master")["most"] == 112_000_000_000
+    assert memory.estimate(seven, "FSDP", optimizer="adamw-8bit")["most"] == 70_000_000_000
+    assert memory.estimate(seven, "DDP", gpus=2, precision="float32")["most"] == 140_000_000_000
+    assert memory.estimate(seven, "DDP", gpus=2)["most"] == 154_000_000_000
+    assert memory.estimate(seven, "DDP", precision="float32")["most"] == 112_000_000_000
+    assert memory.estimate(seven, "DDP", optimizer="sgd")["optimizer"] == 0
+
+
+@pytest.mark.parametrize("layout", memory.LAYOUTS)
+def test_as_many_sequences_as_fit(layout: str) -> None:
+    """So many sequences fit, and no more."""
+    llama = memory.Transformer(layers=32, width=4096, vocabulary=128_256, length=4096)
+    size = 250e9
+    many = memory.sequences_that_fit(size, 8_030_261_248, layout, shape=llama, gpus=16)
+    need = [memory.estimate(8_030_261_248, layout, shape=llama, gpus=16, sequences=many + more) for more in (0, 1)]
+
+    assert many > 0
+    assert need[0]["most"] <= size < need[1]["most"]
+    assert memory.sequences_that_fit(5e9, 8_030_261_248, layout, shape=llama, gpus=16) == 0
 
 
 @given(SHAPES, st.integers(1, 9))
@@ -36,32 +53,64 @@ def test_ranks_together_hold_the_model(shapes: list[list[int]], ranks: int) -> N
     assert 0 <= sum(need.parameters for need in needs) - one.parameters < ranks * rows.parameters
 
 
-@pytest.mark.parametrize("text", ["", "-1", "0", "1.0000001K", "1e9", "0.5", "9" * 30])
+@pytest.mark.parametrize("text", ["", "-1", "0", "1.0000001K", "1e9", "0.5", "9" * 30, "7,00", "7  B"])
 def test_a_count_that_is_none(text: str) -> None:
     """What is no number of parameters is refused and named."""
     with pytest.raises(ValueError, match=r"expected|write"):
         memory.read_count(text)
 
 
+def run(*arguments: str) -> list[str]:
+    """Return what the command prints."""
+    result = CliRunner().invoke(main, ["memory", *arguments])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
 def test_command() -> None:
     """The command prints a table and nothing else."""
-    result = CliRunner().invoke(main, ["memory", "7B", "--gpus", "16", "--sharing", "8", "--precision", "bf16"])
-
-    assert result.exit_code == 0
-    assert result.stdout.splitlines() == [
-        "GB on each GPU           parameters  gradients  optimizer  together",
-        "DDP, each GPU holds all       14.00      14.00      28.00     56.00",
-        "FSDP, 8 share a copy           1.75       1.75       3.50      7.00",
+    assert run("7B", "--gpus", "16", "--sharing", "8", "--precision", "bf16") == [
+        "GB on each GPU            DDP  FSDP",
+        "parameters              14.00  1.75",
+        "gradients               14.00  1.75",
+        "optimizer               28.00  3.50",
+        "buckets, 16-bit copies  14.00  0.00",
+        "most at once            70.00  7.00",
     ]
 
 
-def test_command_refuses() -> None:
+SHAPE = ("--layers=80", "--width=8192", "--vocabulary=128256")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last"),
+    [
+        (("7B", "--gpu-memory=80"), "FSDP lacks 32.00 GB: use more GPUs."),
+        (("70.6B", "--gpus=64", *SHAPE, "--gpu-memory=80"), "Use FSDP, recomputing. Sequences of 4096 tokens"),
+        (("70.6B", "--gpus=8", *SHAPE, "--gpu-memory=80"), "Nothing fits. Share each copy among 32 GPUs"),
+        (("70.6B", *SHAPE, "--gpu-memory=80", "--length=1000000"), "A sequence of 1000000 tokens is too long"),
+    ],
+)
+def test_verdict(arguments: tuple[str, ...], last: str) -> None:
+    """The last line says what to do."""
+    assert run(*arguments)[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("7B", "--gpus=16", "--sharing=3"), "16 GPUs do not divide into groups of 3"),
+        (("7X",), "is not a number of parameters"),
+        (("7B", "--layers=32"), "activations need layers, width and vocabulary"),
+        (("1B", *SHAPE), "embedding and head have 2101346304 parameters, and the model has 1000000000"),
+    ],
+)
+def test_command_refuses(arguments: tuple[str, ...], problem: str) -> None:
     """Bad input ends with status 2, and standard output stays empty."""
-    result = CliRunner().invoke(main, ["memory", "7B", "--gpus", "16", "--sharing", "3"])
+    result = CliRunner().invoke(main, ["memory", *arguments])
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "16 GPUs do not divide into groups of 3" in result.stderr
-    assert CliRunner().invoke(main, ["memory", "7X"]).exit_code == 2
+    assert problem in result.stderr
 
 
 def test_activations_of_a_block() -> None:

@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import click
 
 from srunbook import memory
 
+MOST_GPUS = 1_000_000
 
-def gigabytes(count: int) -> str:
+
+def gigabytes(count: float) -> str:
     """Write bytes as GB with two digits, halves rounded up.
 
     >>> gigabytes(1_234_567_890), gigabytes(5_000_000)
     ('1.23', '0.01')
     """
-    hundredths = (count + 5_000_000) // 10_000_000
-    return f"{hundredths // 100}.{hundredths % 100:02}"
+    return f"{math.floor(count / 10_000_000 + 0.5) / 100:.2f}"
+
+
+def verdict(
+    count: int, size: float, shape: memory.Transformer | None, options: dict[str, Any], fitting: dict[str, int]
+) -> str:
+    """Say which layout to use, or on how many GPUs the last one would fit."""
+    if shape is None:
+        left = size - memory.estimate(count, "FSDP", **options)["most"]
+        if left > 0:
+            return f"FSDP leaves {gigabytes(left)} GB. To count activations: --layers, --width and --vocabulary."
+        return f"FSDP lacks {gigabytes(-left)} GB: use more GPUs."
+    for name, sequences in fitting.items():
+        if sequences:
+            return f"Use {name}. Sequences of {shape.length} tokens on each GPU at a time: {sequences}."
+    *_, last = memory.LAYOUTS
+    more = options["sharing"]
+    while more <= MOST_GPUS / 2:
+        more *= 2
+        if memory.sequences_that_fit(size, count, last, shape=shape, **{**options, "gpus": more, "sharing": more}):
+            return f"Nothing fits. Share each copy among {more} GPUs: {last}, then fits."
+    return f"A sequence of {shape.length} tokens is too long for these layouts: use tensor or context parallelism."
+
+
+def shape_of(
+    count: int, layers: int | None, width: int | None, vocabulary: int | None, length: int, *, tied: bool
+) -> memory.Transformer | None:
+    """Return the shape that the options give, or None if they give none."""
+    if not (layers or width or vocabulary):
+        return None
+    if not (layers and width and vocabulary):
+        raise click.UsageError("activations need layers, width and vocabulary")
+    words = (1 if tied else 2) * vocabulary * width
+    if words >= count:
+        raise click.UsageError(
+            f"embedding and head have {words} parameters, and the model has {count}: check --width, --vocabulary "
+            "and --tied"
+        )
+    return memory.Transformer(layers, width, vocabulary, length, tied)
 
 
 @click.command(
@@ -22,32 +64,51 @@ def gigabytes(count: int) -> str:
     epilog="""\b
 Example:
   srunbook memory 7B --gpus 16
-  srunbook memory 7B --gpus 16 --sharing 8 --precision bf16
+  srunbook memory 8B --gpus 16 --layers 32 --width 4096 --vocabulary 128256 --gpu-memory 80
 
 \b
 Exit status: 0, or 2 for bad input.
 """,
 )
-@click.option("--gpus", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="GPUs on all nodes.")
+@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), default=1, show_default=True, help="GPUs of all nodes.")
 @click.option(
     "--sharing",
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(1, MOST_GPUS),
     help="GPUs that share one copy of the model, such as those of a node. [default: all]",
 )
-@click.option("--optimizer", type=click.Choice(list(memory.OPTIMIZERS)), default="adamw", show_default=True)
+@click.option("--optimizer", type=click.Choice(memory.OPTIMIZERS), default="adamw", show_default=True)
 @click.option(
     "--precision",
     type=click.Choice(list(memory.PRECISIONS)),
     default="mixed",
     show_default=True,
-    help="'mixed' computes in 16 bits and keeps everything in 32; 'bf16' keeps everything in 16.",
+    help="'mixed' computes in 16 bits and keeps everything in 32; 'master' keeps 16 bits and a copy in 32; "
+    "'bf16' keeps everything in 16.",
 )
+@click.option("--layers", type=click.IntRange(1, 10_000), help="Blocks of a transformer.")
+@click.option("--width", type=click.IntRange(1, 1_000_000), help="Its hidden size.")
+@click.option("--vocabulary", type=click.IntRange(1, 10_000_000), help="Its number of tokens.")
+@click.option("--length", type=click.IntRange(1, 100_000_000), default=4096, show_default=True, help="Of a sequence.")
+@click.option("--tied", is_flag=True, help="The embedding is the head as well.")
+@click.option("--gpu-memory", type=click.IntRange(1, 100_000), help="Of each GPU, in GB, as its name says: 80.")
 @click.argument("count", metavar="PARAMETERS")
-def command(count: str, gpus: int, sharing: int | None, optimizer: str, precision: str) -> None:
-    """Say how much memory a model takes on each GPU.
+def command(
+    count: str,
+    gpus: int,
+    sharing: int | None,
+    optimizer: str,
+    precision: str,
+    layers: int | None,
+    width: int | None,
+    vocabulary: int | None,
+    length: int,
+    tied: bool,
+    gpu_memory: int | None,
+) -> None:
+    """Say how much memory a model takes on each GPU, and what fits.
 
-    PARAMETERS is the number of parameters, such as 7B, 350M or 124439808. A GB is 10^9 bytes. Activations are extra,
-    and with FSDP also the layers that a GPU fetches while it computes.
+    PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. CUDA, NCCL and the gaps between
+    tensors come on top: a GPU of 80 GB has 85.
     """
     try:
         parameters = memory.read_count(count)
@@ -56,13 +117,24 @@ def command(count: str, gpus: int, sharing: int | None, optimizer: str, precisio
     sharing = sharing or gpus
     if gpus % sharing:
         raise click.UsageError(f"{gpus} GPUs do not divide into groups of {sharing}: choose a divisor for --sharing")
-    everything = memory.whole(parameters, memory.PRECISIONS[precision], optimizer)
-    rows = {"DDP, each GPU holds all": everything, f"FSDP, {sharing} share a copy": everything.divided(sharing)}
-    table: list[tuple[str, ...]] = [("GB on each GPU", "parameters", "gradients", "optimizer", "together")]
-    for name, need in rows.items():
-        table.append((name, *map(gigabytes, (need.parameters, need.gradients, need.optimizer, need.total))))
-    first, *widths = (max(map(len, column)) for column in zip(*table, strict=True))
-    for name, *cells in table:
-        click.echo(
-            f"{name:{first}}" + "".join(f"{cell:>{width + 2}}" for cell, width in zip(cells, widths, strict=True))
-        )
+    shape = shape_of(parameters, layers, width, vocabulary, length, tied=tied)
+    options: dict[str, Any] = {"gpus": gpus, "sharing": sharing, "precision": precision, "optimizer": optimizer}
+    layouts = memory.LAYOUTS if shape else memory.LAYOUTS[:2]
+    needs = [memory.estimate(parameters, name, shape=shape, **options) for name in layouts]
+    table = [["GB on each GPU", *layouts]]
+    for label, name in {**memory.FORMULAS["rows"], "most at once": "most"}.items():
+        if name in needs[0]:
+            table.append([label, *(gigabytes(need[name]) for need in needs)])
+    fitting = {}
+    if gpu_memory and shape:
+        fitting = {
+            name: memory.sequences_that_fit(gpu_memory * 1e9, parameters, name, shape=shape, **options)
+            for name in layouts
+        }
+        table.append([f"sequences in {gpu_memory} GB", *map(str, fitting.values())])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *cells in table:
+        pairs = zip(cells, widths[1:], strict=True)
+        click.echo(f"{first:{widths[0]}}" + "".join(f"{cell:>{width + 2}}" for cell, width in pairs))
+    if gpu_memory:
+        click.echo(verdict(parameters, gpu_memory * 1e9, shape, options, fitting))
