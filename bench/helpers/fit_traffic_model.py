@@ -105,5 +105,5 @@ def numbers(blocks: bool, ranks: int = 1) -> int:
         if isinstance(layer, MODEL["Block"]) == blocks
         for parameter in layer.parameters()
     ]
-    bytes_ = memory.Precision(parameter=1, gradient=1, state=1)
-    return ranks * memory.fully_sharded(shapes, bytes_, "sgd", ranks=ranks, rank=0).parameters
+    float32 = memory.PRECISIONS["float32"]
+    return ranks * memory.fully_sharded(shapes, float32, "sgd", ranks=ranks, rank=0).parameters // float32.parameter
