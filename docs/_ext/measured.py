@@ -32,6 +32,7 @@ UNITS = {
     "ms": "ms",
     "us": "µs",
     "MB": "MB",
+    "GB": "GB",
     "MBps": "MB/s",
     "GBps": "GB/s",
     "GiB": "GiB",
@@ -294,7 +295,7 @@ class MeasuredFigure(SphinxRole):
 
 
 def gather_details(_app: Sphinx, doctree: nodes.document) -> None:
-    """Fold the details of a page with several tables into one part at its end; a link stands in the place of each."""
+    """On a page with several tables, move all details into one fold at its end, and link to them from each table."""
     folded = [part for part in doctree.findall(disclosure) if "measured-details" in part["classes"]]
     if len(folded) < 2:
         return
@@ -323,4 +324,4 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.add_directive("measured-plot", MeasuredPlot)
     app.add_directive("scaling-table", ScalingTable)
     app.add_role("measured", MeasuredFigure())
-    return {"env_version": 3}  # of the tables and plots in doctrees kept from an earlier build
+    return {"env_version": 4}  # of the tables and plots in doctrees kept from an earlier build

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from measurements import Configuration, read_measurement
 
 from srunbook import memory
 from srunbook.cli import main
@@ -26,6 +29,22 @@ def test_a_model_of_seven_billion() -> None:
     assert memory.estimate(seven, "DDP", gpus=2)["most"] == 154_000_000_000
     assert memory.estimate(seven, "DDP", precision="float32")["most"] == 112_000_000_000
     assert memory.estimate(seven, "DDP", optimizer="sgd")["optimizer"] == 0
+
+
+COUNTED = read_measurement(Path(__file__).resolve().parents[2] / "bench" / "results" / "fit_memory.json").configurations
+
+
+@pytest.mark.parametrize("row", COUNTED, ids=[row.name for row in COUNTED])
+def test_what_pytorch_counted(row: Configuration) -> None:
+    """The formulas are within 10 % of the bytes that PyTorch's operations held at once."""
+    about, known = row.parameters, memory.FORMULAS["shapes"][row.parameters["model"]]
+    shape = memory.Transformer(known["layers"], known["width"], known["vocabulary"], about["length"], known["tied"])
+    layout = about["layout"] if about["layout"] in memory.LAYOUTS else "DDP"  # of one GPU
+    options = {"gpus": about["gpus"], "shape": shape, "sequences": about["sequences"]}
+
+    assert memory.read_count(known["count"]) == pytest.approx(about["model_parameters"], rel=0.001)
+    most = memory.estimate(about["model_parameters"], layout, **options)["most"]
+    assert most / 1e9 == pytest.approx(row.median("counted_GB"), rel=0.1)
 
 
 @pytest.mark.parametrize("layout", memory.LAYOUTS)

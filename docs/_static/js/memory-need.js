@@ -2,16 +2,6 @@
 
 const POWERS = { "": 0, K: 3, M: 6, B: 9, T: 12 };
 const MOST = 10n ** 18n;
-const MOST_GPUS = 1_000_000;
-const LARGEST = {
-  gpus: MOST_GPUS,
-  sharing: MOST_GPUS,
-  layers: 10_000,
-  width: 1_000_000,
-  vocabulary: 10_000_000,
-  length: 100_000_000,
-  "gpu-memory": 100_000,
-};
 const NAMES = { sharing: "GPUs", gpus: "GPUs", "gpu-memory": "GB" };
 
 /** What is wrong with a field, in words for the reader. */
@@ -35,11 +25,11 @@ function readCount(text) {
   return Number(scaled / unit);
 }
 
-function readNumber(field, text) {
+function readNumber(largest, field, text) {
   const number = /^\d{1,9}$/.test(text.trim()) ? Number(text) : 0;
-  if (number < 1 || number > LARGEST[field]) {
+  if (number < 1 || number > largest[field]) {
     const what = NAMES[field] ? `a number of ${NAMES[field]}` : `a ${field}`;
-    throw new Problem(field, `'${text}' is not ${what}: expected a whole number from 1 to ${LARGEST[field]}`);
+    throw new Problem(field, `'${text}' is not ${what}: expected a whole number from 1 to ${largest[field]}`);
   }
   return number;
 }
@@ -79,7 +69,7 @@ function verdict(formulas, given, size, fitting) {
     if (sequences) return `Use ${name}. Sequences of ${given.length} tokens on each GPU at a time: ${sequences}.`;
   }
   const last = Object.keys(formulas.layouts).at(-1);
-  for (let more = given.sharing * 2; more <= MOST_GPUS; more *= 2) {
+  for (let more = given.sharing * 2; more <= formulas.largest.gpus; more *= 2) {
     if (sequencesThatFit(formulas, { ...given, sharing: more, several: 1 }, last, size)) {
       return `Nothing fits. Share each copy among ${more} GPUs: ${last}, then fits.`;
     }
@@ -97,8 +87,8 @@ function verdict(formulas, given, size, fitting) {
 export function answer(formulas, fields) {
   try {
     const count = readCount(fields.count);
-    const read = (field, usual) => (fields[field]?.trim() ? readNumber(field, fields[field]) : usual);
-    const gpus = readNumber("gpus", fields.gpus);
+    const read = (field, usual) => (fields[field]?.trim() ? readNumber(formulas.largest, field, fields[field]) : usual);
+    const gpus = readNumber(formulas.largest, "gpus", fields.gpus);
     const sharing = read("sharing", gpus);
     if (gpus % sharing) {
       throw new Problem("sharing", `${gpus} GPUs do not divide into groups of ${sharing}: choose a divisor`);

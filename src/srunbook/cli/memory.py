@@ -9,7 +9,7 @@ import click
 
 from srunbook import memory
 
-MOST_GPUS = 1_000_000
+LARGEST = {name: click.IntRange(1, most) for name, most in memory.FORMULAS["largest"].items()}
 
 
 def gigabytes(count: float) -> str:
@@ -35,7 +35,7 @@ def verdict(
             return f"Use {name}. Sequences of {shape.length} tokens on each GPU at a time: {sequences}."
     *_, last = memory.LAYOUTS
     more = options["sharing"]
-    while more <= MOST_GPUS / 2:
+    while more <= memory.FORMULAS["largest"]["gpus"] / 2:
         more *= 2
         if memory.sequences_that_fit(size, count, last, shape=shape, **{**options, "gpus": more, "sharing": more}):
             return f"Nothing fits. Share each copy among {more} GPUs: {last}, then fits."
@@ -70,10 +70,10 @@ Example:
 Exit status: 0, or 2 for bad input.
 """,
 )
-@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), default=1, show_default=True, help="GPUs of all nodes.")
+@click.option("--gpus", type=LARGEST["gpus"], default=1, show_default=True, help="GPUs on all nodes.")
 @click.option(
     "--sharing",
-    type=click.IntRange(1, MOST_GPUS),
+    type=LARGEST["sharing"],
     help="GPUs that share one copy of the model, such as those of a node. [default: all]",
 )
 @click.option("--optimizer", type=click.Choice(memory.OPTIMIZERS), default="adamw", show_default=True)
@@ -85,12 +85,12 @@ Exit status: 0, or 2 for bad input.
     help="'mixed' computes in 16 bits and keeps everything in 32; 'master' keeps 16 bits and a copy in 32; "
     "'bf16' keeps everything in 16.",
 )
-@click.option("--layers", type=click.IntRange(1, 10_000), help="Blocks of a transformer.")
-@click.option("--width", type=click.IntRange(1, 1_000_000), help="Its hidden size.")
-@click.option("--vocabulary", type=click.IntRange(1, 10_000_000), help="Its number of tokens.")
-@click.option("--length", type=click.IntRange(1, 100_000_000), default=4096, show_default=True, help="Of a sequence.")
+@click.option("--layers", type=LARGEST["layers"], help="Blocks of a transformer.")
+@click.option("--width", type=LARGEST["width"], help="Its hidden size.")
+@click.option("--vocabulary", type=LARGEST["vocabulary"], help="Its number of tokens.")
+@click.option("--length", type=LARGEST["length"], default=4096, show_default=True, help="Of a sequence.")
 @click.option("--tied", is_flag=True, help="The embedding is the head as well.")
-@click.option("--gpu-memory", type=click.IntRange(1, 100_000), help="Of each GPU, in GB, as its name says: 80.")
+@click.option("--gpu-memory", type=LARGEST["gpu-memory"], help="Of each GPU, in GB, as its name says: 80.")
 @click.argument("count", metavar="PARAMETERS")
 def command(
     count: str,
