@@ -42,7 +42,7 @@ def test_what_pytorch_counted(row: Configuration) -> None:
     layout = about["layout"] if about["layout"] in memory.LAYOUTS else "DDP"  # of one GPU
     options = {"gpus": about["gpus"], "shape": shape, "sequences": about["sequences"]}
 
-    assert memory.read_count(known["count"]) == pytest.approx(about["model_parameters"], rel=0.001)
+    assert memory.read_count(known["count"]) == pytest.approx(about["model_parameters"], rel=0.01)
     most = memory.estimate(about["model_parameters"], layout, **options)["most"]
     assert most / 1e9 == pytest.approx(row.median("counted_GB"), rel=0.1)
 

@@ -85,12 +85,12 @@ Exit status: 0, or 2 for bad input.
     help="'mixed' computes in 16 bits and keeps everything in 32; 'master' keeps 16 bits and a copy in 32; "
     "'bf16' keeps everything in 16.",
 )
-@click.option("--layers", type=LARGEST["layers"], help="Blocks of a transformer.")
-@click.option("--width", type=LARGEST["width"], help="Its hidden size.")
-@click.option("--vocabulary", type=LARGEST["vocabulary"], help="Its number of tokens.")
-@click.option("--length", type=LARGEST["length"], default=4096, show_default=True, help="Of a sequence.")
-@click.option("--tied", is_flag=True, help="The embedding is the head as well.")
-@click.option("--gpu-memory", type=LARGEST["gpu-memory"], help="Of each GPU, in GB, as its name says: 80.")
+@click.option("--layers", type=LARGEST["layers"], help="Number of blocks.")
+@click.option("--width", type=LARGEST["width"], help="Hidden size.")
+@click.option("--vocabulary", type=LARGEST["vocabulary"], help="Number of different tokens.")
+@click.option("--length", type=LARGEST["length"], default=4096, show_default=True, help="Tokens in a sequence.")
+@click.option("--tied", is_flag=True, help="Embedding and head share their weights.")
+@click.option("--gpu-memory", type=LARGEST["gpu-memory"], help="GB on each GPU, as in its name: 80.")
 @click.argument("count", metavar="PARAMETERS")
 def command(
     count: str,
@@ -107,8 +107,8 @@ def command(
 ) -> None:
     """Say how much memory a model takes on each GPU, and what fits.
 
-    PARAMETERS is their number, such as 7B, 350M or 124439808. A GB is 10^9 bytes. CUDA, NCCL and the gaps between
-    tensors come on top: a GPU of 80 GB has 85.
+    PARAMETERS is the number of parameters, such as 7B, 350M or 124439808. A GB is 10^9 bytes. CUDA, NCCL and the gaps
+    between tensors are extra, and a GPU of 80 GB has room for them: it has 85.
     """
     try:
         parameters = memory.read_count(count)
