@@ -19,7 +19,12 @@ from helpers.program import options_of, write
 from measurements import Configuration
 
 HERE = Path(__file__).resolve().parent
-CASES = (("late", "DistributedDataParallel"), ("early", "DistributedDataParallel"), ("early", "fully_shard"))
+CASES = (
+    ("late", "DistributedDataParallel"),
+    ("early", "DistributedDataParallel"),
+    ("early", "fully_shard"),
+    ("early", "fully_shard, cache cleared"),
+)
 """When `torch.distributed.nn` was imported, and what the model was given to."""
 
 

@@ -5,16 +5,19 @@ python torch_exit.py early DistributedDataParallel    # RANK, WORLD_SIZE, MASTER
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 if sys.argv[1] == "early":  # late: the constructor of DistributedDataParallel imports it
     import torch.distributed.nn
+if sys.argv[2] != "DistributedDataParallel":  # this imports torch.distributed.nn as well
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 
 def train() -> None:
@@ -37,5 +40,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     train()
+    if sys.argv[2] == "fully_shard, cache cleared":
+        _clear_sharding_prop_cache()
+        gc.collect()
     dist.destroy_process_group()
     print(gloo_threads(), flush=True)

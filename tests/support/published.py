@@ -102,6 +102,14 @@ def submit_all(
     return [cluster.await_job(state, job) for job in jobs]
 
 
+def expect_abort_at_exit(job: FinishedJob) -> None:
+    """Report a test as an expected failure if its job failed by PyTorch's abort at exit, and by nothing else."""
+    if job.state == "FAILED" and aborted_at_exit(job.output):
+        pytest.xfail(
+            "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
+        )
+
+
 def submit(
     state: State,
     script: Path,
@@ -109,15 +117,9 @@ def submit(
     options: Sequence[str] = (MORE_TIME,),
     **others: Any,
 ) -> FinishedJob:
-    """Submit a script beside the programs of its guide, and wait for the end of its job.
-
-    A test whose job failed by PyTorch's abort at exit, and by nothing else, is reported as an expected failure.
-    """
+    """Submit a script beside the programs of its guide, and wait for the end of its job."""
     job = cluster.submit(state, script, arguments, options=options, extra=programs_of(script), **others)
-    if job.state == "FAILED" and aborted_at_exit(job.output):
-        pytest.xfail(
-            "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
-        )
+    expect_abort_at_exit(job)
     return job
 
 
