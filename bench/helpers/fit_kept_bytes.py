@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helpers.fit_trainings import edited, run_ranks
@@ -66,10 +66,12 @@ END = "    dist.destroy_process_group()"
 EDITS = {"STEPS = 40\n": f"STEPS = {STEPS}\n", END: f'    print("kept", dist.get_rank(), torch.Kept.most)\n{END}'}
 
 
-def saved_bytes(program: Path, processes: int, edits: Mapping[str, str] | None = None) -> list[int]:
+def saved_bytes(
+    program: Path, processes: int, edits: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+) -> list[int]:
     """Run two steps of a program on one node, with some text replaced; return the most bytes that each rank kept."""
     with tempfile.TemporaryDirectory() as folder:
-        text = run_ranks(COUNTING + edited(program, {**(edits or {}), **EDITS}), (), 1, processes, Path(folder))
+        text = run_ranks(COUNTING + edited(program, {**(edits or {}), **EDITS}), arguments, 1, processes, Path(folder))
     kept = dict(map(int, line.split()[1:]) for line in text.splitlines() if line.startswith("kept "))
     return [kept[rank] for rank in range(processes)]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 STEPS = 20
@@ -138,4 +139,6 @@ def train(
         parameters: dict[str, Any] = {}
         for path in sorted(folder.glob("model*.pt")):
             parameters |= torch.load(path, weights_only=True)
+        for path in folder.glob("trained/*.safetensors"):
+            parameters |= load_file(path)
     return Training(text, losses, parameters)

@@ -6,10 +6,18 @@ bench/does_not_fit.py compares all layouts in 64 bits, parameters included.
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
 from support import forked
 from support.reader import Reader
 
@@ -108,25 +116,125 @@ BAD = [
     ("fsdp_tp.py", 2, (2,), TIED, "a tied parameter would become two: tie it right after parallelize_module"),
     ("pipeline.py", 2, (), TIED, "two stages cannot share a tied parameter"),
     ("context_parallel.py", 3, (), None, "32 characters do not divide among 3 ranks"),
+    ("llama_fsdp_tp.py", 3, ("weights", 3), None, "4 heads of keys and values do not divide among 3 ranks"),
+    ("llama_fsdp_tp.py", 2, ("weights", 2), ("LENGTH = 32", "LENGTH = 33"), "33 tokens do not divide among 2 ranks"),
 ]
 
 
 @pytest.mark.parametrize(("name", "processes", "arguments", "edit", "message"), BAD)
 def test_bad_input_ends_all_ranks(
-    name: str, processes: int, arguments: tuple[int, ...], edit: tuple[str, str] | None, message: str, run: forked.Run
+    name: str,
+    processes: int,
+    arguments: tuple[object, ...],
+    edit: tuple[str, str] | None,
+    message: str,
+    run: forked.Run,
 ) -> None:
     """A layout that does not work out is refused in one line, by one rank, before anything is written."""
     training = run(name, processes, *arguments, edit=edit)
 
     assert training.refusal == f"error: {message}"
-    assert not [*training.folder.glob("model*.pt")]
+    assert not [*training.folder.glob("model*.pt"), *training.folder.glob("trained*")]
+
+
+# A Llama, from a folder of weights ------------------------------------------------------------------------------------
+
+NOT_MIXED = """
+import torch.distributed.fsdp as fsdp
+Policy = fsdp.MixedPrecisionPolicy
+fsdp.MixedPrecisionPolicy = lambda *_, **__: Policy()
+"""
+"""What a rank runs first: everything in 32 bits."""
+
+SHORTER = ("STEPS = 40\n", "STEPS = 10\n")
+TIE_AGAIN = "        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made two of it\n"
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[ModuleType]:
+    """Import the model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        yield importlib.import_module("llama")
+
+
+@pytest.fixture(scope="module")
+def folders(llama: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write models with a number of words that no number of ranks divides; the head of one is tied."""
+    root = tmp_path_factory.mktemp("weights")
+    for name in ("free", "tied"):
+        llama.make_small(root / name, vocab_size=4999, num_hidden_layers=2, tie_word_embeddings=name == "tied")
+    return {path.name: path for path in root.iterdir()}
+
+
+def trained(outcome: forked.Outcome) -> dict[str, Any]:
+    """Return the weights that a program has written."""
+    assert set(outcome.statuses) == {0}, outcome.text
+    (path,) = (outcome.folder / "trained").glob("*.safetensors")
+    return load_file(path)
+
+
+def farthest(outcome: forked.Outcome, one: forked.Outcome) -> float:
+    """Return the largest difference of a weight."""
+    found, expected = trained(outcome), trained(one)
+    assert found.keys() == expected.keys()
+    return max(float((found[name] - weight).abs().max()) for name, weight in expected.items())
+
+
+def test_llama_trains_the_same_model_in_every_layout(folders: dict[str, Path], run: forked.Run) -> None:
+    """FSDP with tensor parallelism and a pipeline write the weights that one process does; an untied head shows."""
+
+    def start(name: str, ranks: int, *arguments: object, edit: tuple[str, str] = SHORTER) -> forked.Outcome:
+        return run(name, ranks, *arguments, edit=edit, before=NOT_MIXED)
+
+    one, tied = (start("llama_fsdp_tp.py", 1, folders[name], 1) for name in ("free", "tied"))
+    both = start("llama_fsdp_tp.py", 4, folders["tied"], 2)
+    staged = start("llama_pipeline.py", 2, folders["free"])
+
+    assert both.losses == pytest.approx(tied.losses, rel=EXACT)
+    assert staged.losses == pytest.approx(one.losses, rel=EXACT)
+    assert "lm_head.weight" not in trained(tied)
+    assert farthest(both, tied) < 1e-4
+    assert farthest(staged, one) < 1e-4
+
+    untied = start("llama_fsdp_tp.py", 2, folders["tied"], 2, edit=(TIE_AGAIN, "        pass\n"))
+    assert "Missing key in checkpoint state_dict: lm_head.weight" in untied.text
+
+
+def test_llama_computes_what_transformers_does(llama: ModuleType, tmp_path: Path) -> None:
+    """A Llama has the weights and logits of Hugging Face's, and so does one made of Phi-3's fused layers."""
+    shape = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 8, "num_key_value_heads": 4}
+    tokens = torch.arange(40).square().view(2, 20) % 500
+    for name, config, model in (
+        ("llama", transformers.LlamaConfig(**shape), transformers.LlamaForCausalLM),
+        ("phi", transformers.Phi3Config(**shape, pad_token_id=0, eos_token_id=1), transformers.Phi3ForCausalLM),
+    ):
+        theirs = model(config).eval()
+        theirs.save_pretrained(tmp_path / name)
+        if name == "phi":
+            with pytest.raises(SystemExit, match="is no plain Llama"):
+                llama.read_config(tmp_path / name)
+            subprocess.run([sys.executable, EXAMPLES / "unfuse.py", tmp_path / name, tmp_path / "split"], check=True)
+            name = "split"
+        ours = llama.Llama(llama.read_config(tmp_path / name))
+        ours.load_state_dict(load_file(tmp_path / name / "model.safetensors"))
+
+        torch.testing.assert_close(ours(tokens), theirs(tokens).logits)
+
+
+def test_pipeline_refuses_a_tied_llama(folders: dict[str, Path], run: forked.Run) -> None:
+    """Its first and last stages would train two heads."""
+    assert run("llama_pipeline.py", 2, folders["tied"]).refusal == "error: two stages cannot share a tied parameter"
 
 
 # As a reader runs them ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", [*LAYOUTS, "resume.py", "requeue.py", "sealed.py"])
+@pytest.mark.parametrize(
+    "name", [*LAYOUTS, "llama_fsdp_tp.py", "llama_pipeline.py", "resume.py", "requeue.py", "sealed.py"]
+)
 def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command at the top of a program runs it and prints what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
