@@ -22,13 +22,14 @@ class Config:
     num_attention_heads: int = 8
     num_key_value_heads: int = 4
     rope_theta: float = 10_000.0
+    rope_scaling: dict | None = None  # of Llama 3.1 and later
     rms_norm_eps: float = 1e-5
     tie_word_embeddings: bool = False
     attention_dropout: float = 0.0
 
 
 class Attention(nn.Module):
-    """What each token takes from those before it. Several heads of queries share one of keys and values."""
+    """What each token takes from those before it. Several query heads share one key/value head."""
 
     def __init__(self, c):
         super().__init__()
@@ -53,7 +54,7 @@ def rotate(x, turn):
 
 
 class MLP(nn.Module):
-    """A wide layer, and a second one that lets its numbers through."""
+    """A wide layer, and a second one that gates it."""
 
     def __init__(self, c):
         super().__init__()
@@ -89,12 +90,18 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.norm = nn.RMSNorm(c.hidden_size, c.rms_norm_eps)
         self.register_buffer("speeds", torch.empty(c.hidden_size // c.num_attention_heads // 2), persistent=False)
-        self.theta = c.rope_theta
+        self.theta, self.scaling = c.rope_theta, c.rope_scaling
         self.set_buffers()
 
     def set_buffers(self):
         """Compute what no file holds; once more after to_empty, which empties buffers as well."""
-        self.speeds.copy_(self.theta ** -(torch.arange(len(self.speeds)) / len(self.speeds)))
+        speeds = self.theta ** -(torch.arange(len(self.speeds)) / len(self.speeds))
+        if self.scaling:  # slow down what turns less than a few times in the length of the first training
+            low, high = self.scaling["low_freq_factor"], self.scaling["high_freq_factor"]
+            turns = self.scaling["original_max_position_embeddings"] * speeds / (2 * torch.pi)
+            kept = ((turns - low) / (high - low)).clamp(0, 1)
+            speeds = speeds * (kept + (1 - kept) / self.scaling["factor"])
+        self.speeds.copy_(speeds)
 
     def forward(self, tokens):
         angles = torch.arange(tokens.size(1), device=tokens.device)[:, None] * self.speeds
@@ -106,7 +113,7 @@ class Decoder(nn.Module):
 
 
 class Llama(nn.Module):
-    """A decoder, and the layer that gives each word of the vocabulary a number."""
+    """A decoder, and the layer that gives each token of the vocabulary a score."""
 
     def __init__(self, c):
         super().__init__()
@@ -138,10 +145,25 @@ def make_small(folder, **shape):
 
 
 def read_config(folder):
-    """Return the shape of the model in a folder of Hugging Face's."""
-    found = json.loads(Path(folder, "config.json").read_text())
-    found |= found.get("rope_parameters") or {}  # where Transformers 5 puts them
-    scaled = found.get("rope_scaling") or found.get("rope_type", "default") != "default"
-    if found["model_type"] != "llama" or found.get("attention_bias") or scaled:
-        sys.exit(f"error: the model in {folder} is no plain Llama: llama.py has no biases and scales no positions")
-    return Config(**{field.name: found[field.name] for field in fields(Config) if field.name in found})
+    """Return the shape of the model in a Hugging Face folder."""
+    path = Path(folder, "config.json")
+    if not path.exists():
+        sys.exit(f"error: there is no {path}: give a folder with config.json and *.safetensors")
+    found = json.loads(path.read_text())
+    rotation = found.get("rope_parameters") or found.get("rope_scaling") or {}  # Transformers 5, or 4
+    scaled = rotation.get("rope_type", "default") != "default"
+    config = Config(**{field.name: found[field.name] for field in fields(Config) if field.name in found})
+    config.rope_theta = rotation.get("rope_theta", config.rope_theta)
+    config.rope_scaling = rotation if scaled else None
+    head = config.hidden_size // config.num_attention_heads
+    other = {
+        "model_type": found["model_type"] != "llama",
+        "attention_bias": found.get("attention_bias"),
+        "mlp_bias": found.get("mlp_bias"),
+        "head_dim": (found.get("head_dim") or head) != head,
+        "hidden_act": found.get("hidden_act", "silu") != "silu",
+        "rope_type": scaled and rotation["rope_type"] != "llama3",
+    }
+    if any(other.values()):
+        sys.exit(f"error: llama.py can't compute the {next(filter(other.get, other))} of {path}")
+    return config

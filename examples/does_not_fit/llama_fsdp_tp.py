@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node 4 llama_fsdp_tp.py weights 2
     sbatch fsdp.sbatch llama_fsdp_tp.py weights
 
-The folder holds config.json and *.safetensors, as from Hugging Face; if there is none, a small random model is made.
+The folder holds config.json and *.safetensors, as from Hugging Face. A folder "weights" is made if there is none, with
+a small random model.
 A group has as many ranks as a node, or as many as you say. The trained model goes to "trained", in the same format.
 """
 
@@ -38,7 +39,7 @@ PRECISION = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
 OUTER = {
     "model.embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
     "model.norm": SequenceParallel(),
-    "lm_head": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),  # each rank: a part of the vocabulary
+    "lm_head": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),  # each rank: its part of the vocabulary
 }
 INNER = {  # of each block
     "input_layernorm": SequenceParallel(),
@@ -74,7 +75,7 @@ def main():
     if rank == 0 and not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
         print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
     folder, together = sys.argv[1], int(sys.argv[2] if sys.argv[2:] else os.environ["LOCAL_WORLD_SIZE"])
-    if rank == 0 and not Path(folder).exists():
+    if rank == 0 and folder == "weights" and not Path(folder).exists():
         make_small(folder)
     dist.barrier()
     config = read_config(folder)
@@ -88,12 +89,12 @@ def main():
     mesh = init_device_mesh(device.type, (groups, together), mesh_dim_names=("shard", "tensor"))
     group = mesh["shard"].get_local_rank()
 
-    torch.manual_seed(rank)  # of dropout: each rank drops others
+    torch.manual_seed(rank)  # for dropout: each rank drops different numbers
     with torch.device("meta"):  # shapes without memory
         model = Llama(config)
     parallelize_module(model, mesh["tensor"], OUTER)
     if config.tie_word_embeddings:
-        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made two of it
+        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made it two parameters
     for block in model.model.layers:
         parallelize_module(block, mesh["tensor"], INNER)
         fully_shard(block, mesh=mesh["shard"], mp_policy=PRECISION)
@@ -121,6 +122,9 @@ def main():
             if rank == 0:
                 print(f"step {step}: loss {loss.item():.6f}")
 
+    if rank == 0:
+        shutil.rmtree("trained.tmp", ignore_errors=True)  # of a run that was killed
+    dist.barrier()
     writer = dcp.HuggingFaceStorageWriter("trained.tmp", save_distributed=True, enable_consolidation=True)
     dcp.save(weights(model), storage_writer=writer)
     if rank == 0:

@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node 4 llama_pipeline.py weights
     sbatch --gpus-per-node=1 fsdp.sbatch llama_pipeline.py weights
 
-The folder holds config.json and *.safetensors, as from Hugging Face; if there is none, a small random model is made.
+The folder holds config.json and *.safetensors, as from Hugging Face. A folder "weights" is made if there is none, with
+a small random model.
 The trained model goes to "trained", in the same format.
 """
 
@@ -24,7 +25,7 @@ from torch.nn.functional import cross_entropy
 LENGTH = 32  # tokens of a sequence
 BATCH_SIZE = 32  # sequences, of all ranks together
 STEPS = 40
-PIECES = 8  # a batch goes through the pipeline in so many pieces
+PIECES = 8  # a batch goes through the pipeline in this many pieces
 
 
 class Skip(nn.Module):
@@ -57,7 +58,7 @@ def main():
     if rank == 0 and not cuda and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
         print("warning: Slurm gave this job GPUs and PyTorch sees none: training on CPUs")
     folder = sys.argv[1]
-    if rank == 0 and not Path(folder).exists():
+    if rank == 0 and folder == "weights" and not Path(folder).exists():
         make_small(folder)
     dist.barrier()
     config = read_config(folder)
@@ -101,6 +102,9 @@ def main():
         if step % 10 == 0 and last:
             print(f"step {step}: loss {torch.stack(losses).mean().item():.6f}")
 
+    if rank == 0:
+        shutil.rmtree("trained.tmp", ignore_errors=True)  # of a run that was killed
+    dist.barrier()
     writer = dcp.HuggingFaceStorageWriter("trained.tmp", save_distributed=True, enable_consolidation=True)
     dcp.save(weights(model), storage_writer=writer)
     if rank == 0:

@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 
 source, target = map(Path, sys.argv[1:])
 config = json.loads((source / "config.json").read_text())
+if config.get("partial_rotary_factor", config.get("rope_parameters", {}).get("partial_rotary_factor", 1)) != 1:
+    sys.exit("error: this model turns only a part of each head, and a Llama turns all of it")
 head = config["hidden_size"] // config["num_attention_heads"]
 queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
 SPLIT = {

@@ -146,8 +146,14 @@ fsdp.MixedPrecisionPolicy = lambda *_, **__: Policy()
 """
 """What a rank runs first: everything in 32 bits."""
 
+SCALED = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "low_freq_factor": 1.0}
+SCALED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+"""Positions as in Llama 3.1, but for a short first training, so that some are scaled in part."""
+
 SHORTER = ("STEPS = 40\n", "STEPS = 10\n")
-TIE_AGAIN = "        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made two of it\n"
+TIE_AGAIN = (
+    "        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made it two parameters\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +188,10 @@ def farthest(outcome: forked.Outcome, one: forked.Outcome) -> float:
 
 
 def test_llama_trains_the_same_model_in_every_layout(folders: dict[str, Path], run: forked.Run) -> None:
-    """FSDP with tensor parallelism and a pipeline write the weights that one process does; an untied head shows."""
+    """FSDP with tensor parallelism and a pipeline write the weights that one process does; an untied head shows.
+
+    Transformers loads what they write.
+    """
 
     def start(name: str, ranks: int, *arguments: object, edit: tuple[str, str] = SHORTER) -> forked.Outcome:
         return run(name, ranks, *arguments, edit=edit, before=NOT_MIXED)
@@ -194,6 +203,10 @@ def test_llama_trains_the_same_model_in_every_layout(folders: dict[str, Path], r
     assert both.losses == pytest.approx(tied.losses, rel=EXACT)
     assert staged.losses == pytest.approx(one.losses, rel=EXACT)
     assert "lm_head.weight" not in trained(tied)
+    for outcome in (both, staged):
+        folder = outcome.folder / "trained"
+        _, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+        assert not info["missing_keys"] | info["unexpected_keys"]
     assert farthest(both, tied) < 1e-4
     assert farthest(staged, one) < 1e-4
 
@@ -208,12 +221,13 @@ def test_llama_computes_what_transformers_does(llama: ModuleType, tmp_path: Path
     tokens = torch.arange(40).square().view(2, 20) % 500
     for name, config, model in (
         ("llama", transformers.LlamaConfig(**shape), transformers.LlamaForCausalLM),
+        ("scaled", transformers.LlamaConfig(**shape, rope_parameters=SCALED), transformers.LlamaForCausalLM),
         ("phi", transformers.Phi3Config(**shape, pad_token_id=0, eos_token_id=1), transformers.Phi3ForCausalLM),
     ):
         theirs = model(config).eval()
         theirs.save_pretrained(tmp_path / name)
         if name == "phi":
-            with pytest.raises(SystemExit, match="is no plain Llama"):
+            with pytest.raises(SystemExit, match="can't compute the model_type"):
                 llama.read_config(tmp_path / name)
             subprocess.run([sys.executable, EXAMPLES / "unfuse.py", tmp_path / name, tmp_path / "split"], check=True)
             name = "split"
