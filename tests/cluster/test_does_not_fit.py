@@ -14,10 +14,10 @@ from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "slurm" / "does_not_fit"
-ONE = ROOT / "examples" / "does_not_fit" / "ddp.py"
+EXAMPLES = ROOT / "examples" / "does_not_fit"
 
 EXACT = 1e-4
-"""Largest relative difference of a loss to that of DDP in float32."""
+"""Largest relative difference of a loss to that of DDP, or of the same Llama, in float32."""
 
 MIXED = 0.02
 """The same in 16 bits."""
@@ -34,6 +34,9 @@ CASES = [
     pytest.param("fsdp", "context_parallel.py", (), 4, 8, MIXED, marks=FULL),
     pytest.param("fsdp", "less_memory.py", (), 4, 8, MIXED, marks=FULL),
     pytest.param("fsdp", "pipeline.py", ("--gpus-per-node=1",), 4, 4, EXACT, marks=FULL),
+    pytest.param("fsdp", "llama_fsdp_tp.py weights", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("fsdp", "llama_pipeline.py weights", ("--gpus-per-node=1",), 4, 4, EXACT, marks=FULL),
+    pytest.param("requeue", "llama_requeue.py weights", ("--job-name=llama",), 2, 4, MIXED, marks=FULL),
     pytest.param("accelerate", "accelerate_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT),
     pytest.param("accelerate", "accelerate_fsdp.py", (), 4, 8, EXACT, marks=FULL),
     pytest.param("accelerate", "trainer_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT, marks=FULL),
@@ -44,15 +47,16 @@ CASES = [
 
 def losses(lines: list[str]) -> list[float]:
     """Return the losses that a program printed."""
-    return [float(found[1]) for line in lines if (found := re.search(r"step \d+: loss ([\d.]+)$", line))]
+    return [float(found[1]) for line in lines if (found := re.search(r"step \d+: loss ([\d.]+)", line))]
 
 
 @pytest.mark.parametrize(("stem", "program", "options", "nodes", "size", "tolerance"), CASES)
 def test_program_runs_by_its_script(
     slurm: State, stem: str, program: str, options: tuple[str, ...], nodes: int, size: int, tolerance: float
 ) -> None:
-    """A program completes on its nodes, neighbours on one of them, with the losses of DDP."""
-    job = submit(slurm, SCRIPTS / f"{stem}.sbatch", [program], options=list(options))
+    """A program completes on its nodes, neighbours on one of them, with the losses of DDP or of its recording."""
+    command = program.split()
+    job = submit(slurm, SCRIPTS / f"{stem}.sbatch", command, options=list(options))
     starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
     hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
 
@@ -60,9 +64,9 @@ def test_program_runs_by_its_script(
     assert sorted((start.rank, start.world_size) for start in starts) == [(rank, size) for rank in range(size)]
     assert len(set(hosts)) == nodes
     assert [hosts[rank - rank % (size // nodes)] for rank in range(size)] == hosts
-    assert losses(job.output.splitlines()) == pytest.approx(
-        losses(list(read_recording(recording_path(ONE)).output)), rel=tolerance
-    )
+    (recorded,) = EXAMPLES.rglob(command[0] if command[0].startswith("llama") else "ddp.py")
+    expected = losses(list(read_recording(recording_path(recorded)).output))
+    assert losses(job.output.splitlines()) == pytest.approx(expected, rel=tolerance)
 
 
 def placed(page: str) -> tuple[list[str], list[str]]:
@@ -81,7 +85,7 @@ def test_jax_program_takes_a_mesh(slurm: State, page: str) -> None:
     job = submit(slurm, SCRIPTS / "sharded_jax.sbatch", arguments, options=options)
     starts = [line for line in parse_rank_lines(job.output.splitlines()) if isinstance(line, RankStart)]
     hosts = [start.host for start in sorted(starts, key=lambda start: start.rank)]
-    recording = read_recording(recording_path(ROOT / "examples" / "does_not_fit" / "sharded_jax.py"))
+    recording = read_recording(recording_path(EXAMPLES / "sharded_jax.py"))
 
     assert job.state == "COMPLETED", job.output
     assert sorted(start.rank for start in starts) == [0, 1, 2, 3]

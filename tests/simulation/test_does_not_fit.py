@@ -247,14 +247,23 @@ def test_pipeline_refuses_a_tied_llama(folders: dict[str, Path], run: forked.Run
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "name", [*LAYOUTS, "llama_fsdp_tp.py", "llama_pipeline.py", "resume.py", "requeue.py", "sealed.py"]
+    "name",
+    [
+        *LAYOUTS,
+        "llama_fsdp_tp.py",
+        "llama_pipeline.py",
+        "full/llama_requeue.py",
+        "resume.py",
+        "requeue.py",
+        "sealed.py",
+    ],
 )
 def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first command at the top of a program runs it and prints what was recorded."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
     program = EXAMPLES / name
-    model = [EXAMPLES / "llama.py"] if name.startswith("llama_") else []
+    model = [EXAMPLES / "llama.py"] if "llama_" in name else []
     result = reader.run(program, reader.commands(program)[0], model)
 
     assert result.exit_code == 0, result.text

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 from support import forked
 from support.accidents import flip_a_bit
 from support.programs import stand_ins
@@ -128,6 +131,72 @@ def test_requeue_stops_at_a_signal(saved: forked.Outcome, run: forked.Run, tmp_p
     assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
     assert found.text.count("resumed after step 7\n") == 1
     assert found.losses == pytest.approx(saved.losses, rel=EXACT)
+
+
+# The whole program ----------------------------------------------------------------------------------------------------
+
+WHOLE = "full/llama_requeue.py"
+
+
+def weights(outcome: forked.Outcome, name: str = "trained-run") -> dict[str, Any]:
+    """Return the weights of a trained model."""
+    (path,) = (outcome.folder / name).glob("*.safetensors")
+    return load_file(path)
+
+
+def assert_same(found: forked.Outcome, unbroken: forked.Outcome, name: str = "trained-run") -> None:
+    """Assert that a run that was interrupted ended as the one that wasn't."""
+    assert set(found.statuses) == {0}, found.text
+    assert found.losses == pytest.approx(unbroken.losses[-len(found.losses) :], rel=EXACT)
+    expected = weights(unbroken)
+    assert max(float((each - expected[key]).abs().max()) for key, each in weights(found, name).items()) < 1e-3
+
+
+@pytest.fixture(scope="module")
+def unbroken(run: forked.Run) -> forked.Outcome:
+    """Train with the whole program without a break."""
+    return run(WHOLE, 2, "weights")
+
+
+def test_whole_program_continues_after_a_signal(unbroken: forked.Outcome, run: forked.Run, tmp_path: Path) -> None:
+    """It stops after a step, requeues once, and draws the same batches in the next start; dropout is the same too."""
+    commands = stand_ins(tmp_path, scontrol=f'echo "$@" >>{tmp_path}/requeued')
+    environ = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "llama", "PATH": f"{commands}:/usr/bin:/bin"}
+    update = "        optimizer.step()\n"
+    signalled = f"{update}        if (step, rank) == (7, 1):\n            signal.raise_signal(signal.SIGUSR1)\n"
+    stopped = run(WHOLE, 2, "weights", folder=tmp_path, edit=(update, signalled), **environ)
+    left = names(checkpoints(tmp_path, "requeue-llama"))
+    found = run(WHOLE, 2, "weights", folder=tmp_path, **environ)
+
+    assert stopped.text.count("stopped after step 7\n") == 1, stopped.text
+    assert left == ["00000007"]
+    assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
+    assert found.text.count("resumed after step 7\n") == 1
+    assert_same(found, unbroken, "trained-llama")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_whole_program_is_killed_at_twenty_instants(run: forked.Run, tmp_path: Path) -> None:
+    """Whenever it is killed, the next start continues from the newest whole checkpoint and ends as without the kill."""
+    often = ("SAVE_EVERY = 10 ", "SAVE_EVERY = 1 ")
+    start = time.monotonic()
+    unbroken = run(WHOLE, 2, "weights", edit=often)
+    seconds = time.monotonic() - start
+    continued = 0
+    for instant in range(20):
+        folder = tmp_path / str(instant)
+        folder.mkdir()
+        kill = f"import os, threading; threading.Timer({seconds * (instant + 0.5) / 20}, os._exit, (9,)).start()"
+        run(WHOLE, 2, "weights", folder=folder, edit=often, before=kill)
+        newest = max((path.name for path in folder.glob("checkpoints/*/0*")), default=None)
+        found = run(WHOLE, 2, "weights", folder=folder, edit=often)
+        if newest:
+            continued += 1
+            assert f"resumed after step {int(newest)}\n" in found.text
+        if found.losses:
+            assert_same(found, unbroken)
+    assert continued > 10
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
