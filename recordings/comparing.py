@@ -36,7 +36,7 @@ MASKS = (
 
 ROUNDING = (
     Mask(r"([Ll]oss:?|mae|rmse|accuracy|Accuracy:) [\d.]+%?", r"\1 <n>", "processors round in different ways"),
-    Mask(r"[\d.]+ (samples/s|times as long)", r"<n> \1", "machines are not equally fast"),
+    Mask(r"[\d.]+ (samples/s|tokens/s|times as long)", r"<n> \1", "machines are not equally fast"),
 )
 """What may vary in the figures of a training: rounding, which training amplifies, and speed."""
 

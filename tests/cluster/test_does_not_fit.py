@@ -47,7 +47,7 @@ CASES = [
 
 def losses(lines: list[str]) -> list[float]:
     """Return the losses that a program printed."""
-    return [float(found[1]) for line in lines if (found := re.search(r"step \d+: loss ([\d.]+)", line))]
+    return [float(found[1]) for line in lines if (found := re.search(r"step \d+: .*\bloss ([\d.]+)$", line))]
 
 
 @pytest.mark.parametrize(("stem", "program", "options", "nodes", "size", "tolerance"), CASES)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import tempfile
 import textwrap
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import pytest
@@ -47,6 +49,14 @@ def compiled_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         if not request.config.getoption("--record"):
             share_compile_cache(patch, tmp_path_factory.mktemp("compiled"))
         yield
+
+
+@pytest.fixture(scope="session")
+def llama() -> Iterator[ModuleType]:
+    """Import the model of the programs that train a Llama."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"))
+        yield importlib.import_module("llama")
 
 
 @pytest.fixture

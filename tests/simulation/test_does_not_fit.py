@@ -6,7 +6,6 @@ bench/does_not_fit.py compares all layouts in 64 bits, parameters included.
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -154,14 +153,6 @@ SHORTER = ("STEPS = 40\n", "STEPS = 10\n")
 TIE_AGAIN = (
     "        model.lm_head.weight = model.model.embed_tokens.weight  # parallelize_module has made it two parameters\n"
 )
-
-
-@pytest.fixture(scope="module")
-def llama() -> Iterator[ModuleType]:
-    """Import the model."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EXAMPLES))
-        yield importlib.import_module("llama")
 
 
 @pytest.fixture(scope="module")

@@ -206,7 +206,7 @@ def main():
             start = time.perf_counter()
             if rank == 0:
                 used = f", MFU {rate * work / PEAK / world_size:.1%}" if cuda else ""
-                print(f"step {step}: loss {loss.item():.6f} tokens/s={rate:.0f}{used}")
+                print(f"step {step}: {rate:.0f} tokens/s{used}, loss {loss.item():.6f}")
         stop = agreed(signals, device)
         if stop or step % SAVE_EVERY == 0:
             saver.start(model, optimizer, step)
