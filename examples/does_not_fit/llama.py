@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
+from pretrained import weights
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
@@ -124,11 +125,6 @@ class Llama(nn.Module):
 
     def forward(self, tokens):
         return self.lm_head(self.model(tokens))
-
-
-def weights(model):
-    """Return the weights by name, a tied one once, as in Hugging Face's files."""
-    return {name: weight.detach() for name, weight in model.named_parameters()}
 
 
 def make_small(folder, **shape):

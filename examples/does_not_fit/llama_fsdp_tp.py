@@ -9,15 +9,14 @@ A group has as many ranks as a node, or as many as you say. The trained model go
 """
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 import torch.distributed.nn  # before init_process_group, or its threads never end
-from llama import Llama, make_small, read_config, weights
+from llama import Llama, make_small, read_config
+from pretrained import load, save
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -101,7 +100,7 @@ def main():
     fully_shard(model, mesh=mesh["shard"], mp_policy=PRECISION)  # what is left: embedding, last norm, and head
     model.to_empty(device=device)  # memory for the parts of this rank
     model.model.set_buffers()
-    dcp.load(weights(model), storage_reader=dcp.HuggingFaceStorageReader(folder))  # each rank reads its parts
+    load(model, folder)  # each rank reads its parts
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 
     text = torch.arange(100_000).square() % config.vocab_size  # stand-in tokens: put your own here
@@ -122,16 +121,7 @@ def main():
             if rank == 0:
                 print(f"step {step}: loss {loss.item():.6f}")
 
-    if rank == 0:
-        shutil.rmtree("trained.tmp", ignore_errors=True)  # of a run that was killed
-    dist.barrier()
-    writer = dcp.HuggingFaceStorageWriter("trained.tmp", save_distributed=True, enable_consolidation=True)
-    dcp.save(weights(model), storage_writer=writer)
-    if rank == 0:
-        shutil.copy(Path(folder, "config.json"), "trained.tmp")
-        shutil.rmtree("trained.tmp/sharded")
-        shutil.rmtree("trained", ignore_errors=True)
-        Path("trained.tmp").rename("trained")
+    save(model, folder, "trained")
     print(f"rank {rank}/{world_size} end")
 
 

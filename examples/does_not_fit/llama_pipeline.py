@@ -9,15 +9,14 @@ The trained model goes to "trained", in the same format.
 """
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 import torch.distributed.nn  # before init_process_group, or its threads never end
-from llama import Llama, make_small, read_config, weights
+from llama import Llama, make_small, read_config
+from pretrained import load, save
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import cross_entropy
@@ -82,7 +81,7 @@ def main():
         model.model.norm = model.lm_head = Skip()
     model.to_empty(device=device)  # memory for the layers of this rank
     model.model.set_buffers()
-    dcp.load(weights(model), storage_reader=dcp.HuggingFaceStorageReader(folder))  # only its own layers
+    load(model, folder)  # each rank reads its layers
     schedule = Schedule1F1B(PipelineStage(model, rank, world_size, device), PIECES, loss_of)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 
@@ -102,16 +101,7 @@ def main():
         if step % 10 == 0 and last:
             print(f"step {step}: loss {torch.stack(losses).mean().item():.6f}")
 
-    if rank == 0:
-        shutil.rmtree("trained.tmp", ignore_errors=True)  # of a run that was killed
-    dist.barrier()
-    writer = dcp.HuggingFaceStorageWriter("trained.tmp", save_distributed=True, enable_consolidation=True)
-    dcp.save(weights(model), storage_writer=writer)
-    if rank == 0:
-        shutil.copy(Path(folder, "config.json"), "trained.tmp")
-        shutil.rmtree("trained.tmp/sharded")
-        shutil.rmtree("trained", ignore_errors=True)
-        Path("trained.tmp").rename("trained")
+    save(model, folder, "trained")
     print(f"rank {rank}/{world_size} end")
 
 

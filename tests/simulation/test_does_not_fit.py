@@ -254,8 +254,8 @@ def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
     program = EXAMPLES / name
-    model = [EXAMPLES / "llama.py"] if "llama_" in name else []
-    result = reader.run(program, reader.commands(program)[0], model)
+    beside = [EXAMPLES / "llama.py", EXAMPLES / "pretrained.py"] if "llama_" in name else []
+    result = reader.run(program, reader.commands(program)[0], beside)
 
     assert result.exit_code == 0, result.text
     starts = [line for line in parse_rank_lines(result.output) if isinstance(line, RankStart)]

@@ -26,7 +26,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.distributed.nn  # before init_process_group, or its threads never end
-from llama import Llama, make_small, read_config, weights
+from llama import Llama, make_small, read_config
+from pretrained import load, save, weights
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -100,7 +101,7 @@ class Saver:
             refuse(f"cannot save in {CHECKPOINTS}: {failed[0]}; make room there, then submit the job again", 1)
 
 
-def load(model, optimizer):
+def resume(model, optimizer):
     """Read the newest checkpoint if there is one; return its step."""
     newest = kept()[-1:] or [None]
     if dist.get_rank() == 0:
@@ -175,7 +176,7 @@ def main():
     fully_shard(model, mp_policy=PRECISION)  # what is left: embedding, last norm, and head
     model.to_empty(device=device)  # memory for the parts of this rank
     model.model.set_buffers()
-    dcp.load(weights(model), storage_reader=dcp.HuggingFaceStorageReader(folder))  # each rank reads its parts
+    load(model, folder)  # each rank reads its parts
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)
 
     tokens = Path("tokens.bin")
@@ -188,7 +189,7 @@ def main():
         matrices -= config.vocab_size * config.hidden_size  # looking a token up is no work
     work = 6 * (matrices + config.num_hidden_layers * config.hidden_size * LENGTH)  # operations for each token
     saver = Saver()
-    done, start = load(model, optimizer), time.perf_counter()
+    done, start = resume(model, optimizer), time.perf_counter()
     for step in range(done + 1, STEPS + 1):
         draw = torch.Generator().manual_seed(step)  # nothing to save: the step says which batch it is
         starts = torch.randint(len(text) - LENGTH, (BATCH_SIZE, 1), generator=draw)
@@ -219,20 +220,7 @@ def main():
             return
 
     saver.finish()
-    trained = Path(f"trained-{RUN}")
-    beside = trained.with_suffix(".tmp")
-    if rank == 0:
-        shutil.rmtree(beside, ignore_errors=True)  # of a run that was killed
-    dist.barrier()
-    dcp.save(
-        weights(model),
-        storage_writer=dcp.HuggingFaceStorageWriter(str(beside), save_distributed=True, enable_consolidation=True),
-    )
-    if rank == 0:
-        shutil.copy(Path(folder, "config.json"), beside)
-        shutil.rmtree(beside / "sharded")
-        shutil.rmtree(trained, ignore_errors=True)
-        beside.rename(trained)
+    save(model, folder, f"trained-{RUN}")
     print(f"rank {rank}/{world_size} end")
 
 
