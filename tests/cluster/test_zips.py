@@ -26,6 +26,7 @@ LEFT_OUT = {
     r"-m venv": "the site has made this environment already",
     r"--nodes=8|--gpus-per-node=8|--mem=500000|large_scale|multinode_advanced": "the cluster is smaller",
     r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
+    r"\bmy-llama\b|^python unfuse\.py": "the reader's own model",
     r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
     r"--epochs 1000": "this would train for a day",
     r"^scancel |^sstat |--jobid=": "every job has ended by then; test_requeue.py and test_hangs.py watch running ones",
