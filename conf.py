@@ -70,6 +70,7 @@ redirects = {
     "reference/api-adapt": "../start/your-own-script.html",
     "reference/api-measurements": "../performance/scaling-rules.html",
     "reference/api-script": "../start/your-own-script.html",
+    "guides/does-not-fit/sealed-checkpoints": "../checkpoints.html#checkpoints-seal",
     "tools/adapt": "../start/your-own-script.html",
     "tools/command": "command/index.html",
 }

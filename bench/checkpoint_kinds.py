@@ -10,7 +10,6 @@ again; the losses of that run show which checkpoint it loaded, and whether that 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib.metadata
 import itertools
 import shutil
@@ -29,7 +28,6 @@ from measurements import Configuration, read_measurement
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "examples" / "checkpoints"
-SEALED = ROOT / "examples" / "does_not_fit" / "sealed.py"
 RESULT = ROOT / "bench" / "results" / "checkpoint_kinds.json"
 
 SIZE = 1500
@@ -96,22 +94,15 @@ class Kind:
 
 
 def recipe() -> str:
-    """Return the functions of sealed.py that the page shows, word for word, and what they need."""
-    text = SEALED.read_text(encoding="utf-8")
-    wanted = ("checksum", "kept", "seal", "newest_whole")
-    found = [
-        ast.get_source_segment(text, part) or ""
-        for part in ast.parse(text).body
-        if isinstance(part, ast.FunctionDef) and part.name in wanted
-    ]
-    return "\n\n\n".join(["import hashlib, json, os, shutil", 'CHECKPOINTS = Path("checkpoints")', *found, ""])
+    """Return seal.py as the page shows it, and the folder that the programs save in."""
+    return f'CHECKPOINTS = Path("checkpoints")\n{(PROGRAMS / "seal.py").read_text(encoding="utf-8")}'
 
 
 SEALED_DCP: Edits = (
     ("def main():", f"{recipe()}\ndef main():"),
     (
         "    newest = [max((int(step) for step in steps if step.isdigit()), default=0)]\n",
-        "    newest = [newest_whole() if dist.get_rank() == 0 else None]\n",
+        "    newest = [newest_whole(CHECKPOINTS) if dist.get_rank() == 0 else None]\n",
     ),
     (
         "    done = newest[0]\n",
@@ -131,7 +122,7 @@ SEALED_ORBAX: Edits = (
         'checkpointer = ocp.training.Checkpointer(Path("checkpoints").absolute())\n'
         "seen = checkpointer.latest.step if checkpointer.latest else 0\n",
         f"{recipe()}\n"
-        "newest = newest_whole() if jax.process_index() == 0 else None\n"
+        "newest = newest_whole(CHECKPOINTS) if jax.process_index() == 0 else None\n"
         "seen = int(newest.name) if newest else 0\n",
     ),
     (

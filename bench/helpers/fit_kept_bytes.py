@@ -56,10 +56,19 @@ class Recomputation(checkpoint._recomputation_hook):
         self.pack_hook = count_and_keep
 
 checkpoint._recomputation_hook = Recomputation
+
+class Chosen(checkpoint._VersionWrapper):
+    def __init__(self, value):
+        super().__init__(value)
+        if type(value) is torch.Tensor:  # a compiler's has no numbers
+            self.kept = Kept(value)
+
+checkpoint._VersionWrapper = Chosen
 """
 """What a rank runs first. A storage counts once, however many tensors show it, and parameters do not count.
 
-What a recomputed block keeps on the way back does not come through the hooks of the program, and is counted as well.
+What a recomputed block keeps, on the way back or because it was told to, does not come through the hooks of the
+program, and is counted as well.
 """
 
 END = "    dist.destroy_process_group()"
@@ -67,11 +76,21 @@ EDITS = {"STEPS = 40\n": f"STEPS = {STEPS}\n", END: f'    print("kept", dist.get
 
 
 def saved_bytes(
-    program: Path, processes: int, edits: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+    program: Path,
+    processes: int,
+    edits: Mapping[str, str] | None = None,
+    arguments: Sequence[object] = (),
+    *,
+    before: str = "",
 ) -> list[int]:
-    """Run two steps of a program on one node, with some text replaced; return the most bytes that each rank kept."""
+    """Run two steps of a program on one node, with some text replaced; return the most bytes that each rank kept.
+
+    What runs `before` it is Python as well.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        text = run_ranks(COUNTING + edited(program, {**(edits or {}), **EDITS}), arguments, 1, processes, Path(folder))
+        text = run_ranks(
+            COUNTING + before + edited(program, {**(edits or {}), **EDITS}), arguments, 1, processes, Path(folder)
+        )
     kept = dict(map(int, line.split()[1:]) for line in text.splitlines() if line.startswith("kept "))
     return [kept[rank] for rank in range(processes)]
 

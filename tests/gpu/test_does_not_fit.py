@@ -13,7 +13,7 @@ from srunbook import simulate
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 PROGRAMS = (
     *("fsdp.py", "hsdp.py", "tensor_parallel.py", "fsdp_tp.py", "context_parallel.py", "pipeline.py", "less_memory.py"),
-    *("resume.py", "requeue.py", "sealed.py"),
+    *("resume.py", "requeue.py"),
 )
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import forked
+from support.accidents import flip_a_bit
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "checkpoints"
@@ -104,3 +107,32 @@ def test_commands_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.M
     if name == "with_orbax.py":
         assert losses(both.text) == pytest.approx(momentum_descent(6), rel=EXACT)
     reader.compare(EXAMPLES / name, both, lambda line: "loss" in line, ())
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a bit is flipped": lambda folder: flip_a_bit(folder / "part1"),
+    "a file is of another save": lambda folder: shutil.copy(folder.parent / "000030" / "part2", folder),
+    "a file is missing": lambda folder: (folder / "part1").unlink(),
+    "the seal is missing": lambda folder: (folder / "seal.json").unlink(),
+    "the seal is half": lambda folder: (folder / "seal.json").write_text('{"part1": "'),
+}
+
+
+@pytest.mark.parametrize("what", [None, *DAMAGE])
+def test_seal(what: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is not as it was sealed is set aside, and the one before is found."""
+    recipe = runpy.run_path(str(EXAMPLES / "seal.py"))
+    for step in ("000030", "000040"):
+        (tmp_path / step).mkdir()
+        for name in ("part1", "part2"):
+            (tmp_path / step / name).write_text(f"numbers of {name} after step {step}")
+        recipe["seal"](tmp_path / step, ["part1", "part2"])
+    (tmp_path / "damaged-000040").mkdir()  # of an earlier run
+    if what:
+        DAMAGE[what](tmp_path / "000040")
+    found = recipe["newest_whole"](tmp_path)
+
+    assert found == tmp_path / ("000030" if what else "000040")
+    assert capsys.readouterr().err.count("is damaged and set aside\n") == bool(what)
+    assert (tmp_path / "000040").exists() != bool(what)
+    assert bool(list(tmp_path.glob("damaged-000040/*"))) == bool(what)

@@ -6,6 +6,7 @@ bench/does_not_fit.py compares all layouts in 64 bits, parameters included.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 from support import forked
+from support.programs import losses
 from support.reader import Reader
 
+from recordings import read_recording
 from recordings.comparing import ROUNDING
 from srunbook.ranklog import RankStart, parse_rank_lines
 
@@ -205,6 +208,35 @@ def test_llama_trains_the_same_model_in_every_layout(folders: dict[str, Path], r
     assert "Missing key in checkpoint state_dict: lm_head.weight" in untied.text
 
 
+HELPERS = "blocks.py"
+LOOP = "    for block in model.model.layers:\n"
+WAIT = "    wait_for(model.model.embed_tokens)\n"
+COMPILED = (
+    SHORTER,
+    ("import os\n", f"import os\nfrom {HELPERS.removesuffix('.py')} import recomputed, wait_for\n"),
+    (
+        "        fully_shard(block,",
+        "        block.forward = recomputed(block.forward)\n"
+        '        block.compile(backend="aot_eager")\n'
+        "        fully_shard(block,",
+    ),
+)
+
+
+@pytest.mark.full
+def test_compiled_blocks_train_the_same_llama(folders: dict[str, Path], run: forked.Run) -> None:
+    """With tensor parallelism, blocks can be recomputed and compiled; without waiting, the embedding learns nothing."""
+
+    def start(*edits: tuple[str, str]) -> list[float]:
+        return run("llama_fsdp_tp.py", 2, folders["free"], 2, edits=edits, before=NOT_MIXED).losses
+
+    plain, compiled, wrong = start(SHORTER), start(*COMPILED, (LOOP, WAIT + LOOP)), start(*COMPILED)
+
+    assert len(plain) == len(wrong) == 1
+    assert compiled == pytest.approx(plain, rel=EXACT)
+    assert wrong != pytest.approx(plain, rel=100 * EXACT)
+
+
 def test_llama_computes_what_transformers_does(llama: ModuleType, tmp_path: Path) -> None:
     """A Llama has the weights and logits of Hugging Face's, and so does one made of Phi-3's fused layers."""
     shape = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2}
@@ -246,7 +278,6 @@ def test_pipeline_refuses_a_tied_llama(folders: dict[str, Path], run: forked.Run
         "full/llama_requeue.py",
         "resume.py",
         "requeue.py",
-        "sealed.py",
     ],
 )
 def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,3 +292,17 @@ def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest
     starts = [line for line in parse_rank_lines(result.output) if isinstance(line, RankStart)]
     assert sorted(line.rank for line in starts) == [0, 1, 2, 3]
     reader.compare(program, result, lambda line: "loss" in line or "rank " in line, ROUNDING)
+
+
+@pytest.mark.full
+def test_two_nodes_on_a_laptop(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command of the page runs a torchrun on each simulated node; groups are those of a node."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    page = (EXAMPLES.parents[1] / "docs" / "guides" / "does-not-fit" / "several-nodes.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^\$ (srunbook simulate .*)$", page, re.MULTILINE)
+    result = reader.run(EXAMPLES / "hsdp.py", command)
+
+    assert result.exit_code == 0, result.text
+    recorded = read_recording(EXAMPLES / "hsdp.recording.json")
+    assert losses(result.text) == pytest.approx(losses(recorded.text), rel=0.02)  # other ranks add in 16 bits
+    assert len(losses(recorded.text)) == 4

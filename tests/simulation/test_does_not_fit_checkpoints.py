@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -235,28 +235,3 @@ def test_checkpoint_of_another_model(copied: Path, run: forked.Run) -> None:
     found = run("resume.py", 2, folder=copied, edit=narrower)
 
     assert found.refusal.startswith("error: cannot load checkpoints/resume-run/000030: ")
-
-
-SEALED: dict[str, Callable[[Path], object]] = {
-    "a file of another save": lambda folder: shutil.copy(folder.parent / "000030" / "__1_0.distcp", folder),
-    "the seal is missing": lambda folder: (folder / "seal.json").unlink(),
-}
-
-
-@pytest.fixture(scope="module")
-def sealed(run: forked.Run) -> forked.Outcome:
-    """Train with a program that seals its checkpoints."""
-    return run("sealed.py", 2)
-
-
-@pytest.mark.parametrize("what", SEALED)
-def test_damage_under_a_seal(what: str, sealed: forked.Outcome, run: forked.Run, tmp_path: Path) -> None:
-    """A folder that is not as it was sealed is set aside, and the training continues after the one before."""
-    folder = checkpoints(tmp_path, "sealed-run")
-    shutil.copytree(checkpoints(sealed.folder, "sealed-run"), folder)
-    SEALED[what](folder / "000040")
-    found = run("sealed.py", 2, folder=tmp_path)
-
-    assert found.text.count("warning: checkpoints/sealed-run/000040 is damaged and set aside\n") == 1
-    assert found.losses == pytest.approx(sealed.losses[3:], rel=EXACT)
-    assert names(folder) == ["000030", "000040", "damaged-000040"]

@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,11 +216,12 @@ def running(examples: Path, folders: pytest.TempPathFactory, *imported: str) -> 
             nodes: int = 1,
             folder: Path | None = None,
             edit: tuple[str, str] | None = None,
+            edits: Iterable[tuple[str, str]] = (),
             before: str = "",
             **environ: str,
         ) -> Outcome:
             folder = folder or folders.mktemp("run")
-            argv = [str(edited(examples / name, folder, [edit] if edit else [])), *map(str, arguments)]
+            argv = [str(edited(examples / name, folder, [*edits, *([edit] if edit else [])])), *map(str, arguments)]
             ranks = Forked(interpreter, folder)
             return Outcome(ranks.run(argv, nodes=nodes, processes=processes, before=before, environ=environ), folder)
 
