@@ -47,13 +47,21 @@ def fill(panel):
     panel.get_by_label("Modules to load").fill("cuda/12.4")
 
 
+EVERY_SCRIPT_IS_FITTED = """
+[...document.querySelectorAll("article .code-file")]
+  .filter((box) => box.querySelector(":scope > .code-file-caption .fit-open"))
+  .every((box) => box.querySelector(":scope > .fit-bar"))
+"""
+"""Each script is fetched for itself, and has a bar above it when it is shown."""
+
+
 def fit(page, button="My cluster"):
     """Fill in the panel and close it with its button."""
     panel = open_panel(page, button)
     fill(panel)
     panel.get_by_role("button", name="Fit the scripts").click()
     panel.wait_for(state="hidden")
-    page.locator("mark.fitted").first.wait_for()
+    page.wait_for_function(EVERY_SCRIPT_IS_FITTED)
 
 
 def box_of(page, script=SCRIPT):
