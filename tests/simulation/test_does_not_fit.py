@@ -299,8 +299,8 @@ def test_two_nodes_on_a_laptop(reader: Reader, monkeypatch: pytest.MonkeyPatch) 
     """The command of the page runs a torchrun on each simulated node; groups are those of a node."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     page = (EXAMPLES.parents[1] / "docs" / "guides" / "does-not-fit" / "several-nodes.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^\$ (srunbook simulate .*)$", page, re.MULTILINE)
-    result = reader.run(EXAMPLES / "hsdp.py", command)
+    (command,) = re.findall(r"^\$ (srunbook simulate (?:.*\\\n)?.*)$", page, re.MULTILINE)
+    result = reader.run(EXAMPLES / "hsdp.py", command.replace("\\\n", " "))
 
     assert result.exit_code == 0, result.text
     recorded = read_recording(EXAMPLES / "hsdp.recording.json")
