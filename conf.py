@@ -69,6 +69,8 @@ redirects = {
     "reference/checkpoint-format": "../guides/checkpoints.html",
     "reference/api-adapt": "../start/your-own-script.html",
     "reference/api-measurements": "../performance/scaling-rules.html",
+    "reference/cluster-status": "api-cluster.html",
+    "reference/test-cluster": "../about/test-cluster.html",
     "reference/api-script": "../start/your-own-script.html",
     "guides/does-not-fit/sealed-checkpoints": "../checkpoints.html#checkpoints-seal",
     "tools/adapt": "../start/your-own-script.html",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import venv
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,6 @@ def test_accounting_has_the_accounts_of_the_file(said: Callable[..., str]) -> No
     assert "optics||physics|normal" in associations
     assert "optics|carol||normal" in associations
     assert "physics|alice||normal,short" in associations
-    assert not any(line.startswith("physics|carol") for line in associations)
     assert qos == "short|100|00:30:00|gres/gpu=2|DenyOnLimit"
 
 
@@ -125,27 +125,36 @@ def test_jobs_find_modules_and_mounts(said: Callable[..., str]) -> None:
     [
         ({"slurm.conf": "SelectType=select/nonsense"}, "error: .*nonsense"),
         ({"cgroup.conf": "AllowedRAMSpase=90"}, "Slurm refuses the configuration.*unrecognized key: AllowedRAMSpase"),
-        ({"accounts": {"a": {"options": {"Nonsense": "1"}}}}, "daemons of ctl did not start.*Nonsense"),
+        ({"partitions": "PartitionName=a\nPartitionName=b MaxTme=1"}, 'slurm.conf line [0-9]+: " MaxTme=1"'),
+        ({"sacctmgr": "add account a\nadd account b Nonsense=1"}, "Nonsense.*line 2: add account b Nonsense=1"),
+        ({"nodes": {"a": {"count": 1}, "b": {"count": 1}}, "partitions": "PartitionName=x Nodes=a"}, "contains node2"),
     ],
-    ids=["slurm.conf", "cgroup.conf", "accounts"],
+    ids=["slurm.conf", "cgroup.conf", "partitions", "sacctmgr", "no-partition"],
 )
 def test_what_slurm_refuses(pytestconfig: pytest.Config, generation: str, settings: dict[str, Any], words: str) -> None:
     """A cluster with a setting that Slurm does not take ends with Slurm's words, and nothing is left."""
     name = cluster_name(pytestconfig, "refused")
     with pytest.raises(ClusterError, match=f"(?s){words}"):
-        cluster.up(Specification(name=name, slurm=generation, nodes=1, **settings))
+        cluster.up(Specification(**{"name": name, "slurm": generation, "nodes": 1, **settings}))
 
     assert cluster.read_state(name) is None
 
 
 OWN = {
-    "nodes": {"a": {"count": 1, "cpus": 4, "options": {"Gres": "tmpdisk:100"}}},
-    "partitions": {"batch": {}},
-    "preemption": {"by": "qos", "send_user_signal": True},
-    "qos": {"low": {"preempt_mode": "REQUEUE", "grace_time": 3}, "high": {"preempt": ["low"]}},
-    "slurm.conf": "GresTypes=tmpdisk\n",
-    "gres.conf": "NodeName=node1 Name=tmpdisk Count=100 Flags=CountOnly\n",
-    "cgroup.conf": "AllowedRAMSpace=90\n",
+    "nodes": 1,
+    "cpus": 4,
+    "gpus_per_node": 0,
+    "users": ["a.b", "alice"],
+    "partitions": "PartitionName=dxp@a100 Default=YES MaxTime=1-00",
+    "slurm.conf": "PreemptType=preempt/qos",
+    "sacctmgr": """\
+# a comment, and names that sites have
+add qos low PreemptMode=requeue GraceTime=3
+add qos high Preempt=low MaxWall=10 Flags=DenyOnLimit
+add account x/y QOS=normal,low,high
+add user a.b,alice account=x/y
+""",
+    "cgroup.conf": "AllowedRAMSpace=90",
 }
 
 
@@ -159,17 +168,21 @@ def preempting(pytestconfig: pytest.Config, generation: str) -> Iterator[State]:
 
 
 def test_own_lines_hold(preempting: State) -> None:
-    """A QOS preempts another, a resource of gres.conf is there up to its number, cgroup.conf is in force."""
-    form = ["format=name,preempt,preemptmode,gracetime"]
-    qos = cluster.capture(preempting, ["sacctmgr", "-nP", "show", "qos", "low,high", *form]).stdout.split()
-    few = cluster.capture(preempting, ["srun", "--gres=tmpdisk:60", "hostname"])
-    many = cluster.capture(preempting, ["srun", "--gres=tmpdisk:101", "hostname"])
+    """Nodes may be a number: Slurm's own lines hold all the same, whatever names they have, and limits are enforced."""
+    run = partial(cluster.capture, preempting)
+    qos = run(
+        ["sacctmgr", "-nP", "show", "qos", "low,high", "format=name,preempt,preemptmode,gracetime"]
+    ).stdout.split()
+    said = {
+        option: run(["srun", *option.split(), "id", "-un"], user="a.b") for option in ("-qhigh", "-qno", "-qhigh -t11")
+    }
 
     assert qos == ["high|low|cluster|00:00:00", "low||requeue|00:00:03"]
-    assert few.stdout == "node1\n", few.stderr
-    assert "Requested node configuration is not available" in many.stderr
+    assert said["-qhigh"].stdout == "a.b\n", said
+    assert "Invalid qos" in said["-qno"].stderr
+    assert "QOSMaxWallDurationPerJobLimit" in said["-qhigh -t11"].stderr
     if preempting.plugins["cgroup"] != "disabled":
-        assert "AllowedRAMSpace         = 90.0%" in cluster.capture(preempting, ["scontrol", "show", "config"]).stdout
+        assert "AllowedRAMSpace         = 90.0%" in run(["scontrol", "show", "config"]).stdout
 
 
 @pytest.mark.full

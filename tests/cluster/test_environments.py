@@ -14,7 +14,7 @@ from srunbook._files import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "src" / "srunbook" / "simulate" / "recorded"
-TABLE = ROOT / "docs" / "reference" / "generations.csv"
+TABLE = ROOT / "docs" / "about" / "generations.csv"
 
 LAYOUTS = (
     ({"nodes": 2, "ntasks_per_node": 2}, ["--nodes=2", "--ntasks-per-node=2"]),

@@ -144,6 +144,37 @@ def test_two_ups_of_one_name(no_trace, name, generation):
     assert cluster.down(both)
 
 
+def test_up_starts_what_is_dead(no_trace, name, generation):
+    """Without its controller, `status` answers at once and says what is dead; `up` starts that, and jobs run on."""
+    dead = name("dead")
+    state = cluster.up(Specification(name=dead, slurm=generation, nodes=1))
+    asked = cluster.capture(state, ["sbatch", "--parsable", "--wrap=until [ -e go ]; do sleep 0.1; done"])
+    saved = "touch now; scontrol update JobId=1 Comment=x; until [ /var/spool/slurmctld/job_state -nt now ]; do :; done"
+    for line in ("until [ $(squeue -ho %t) = R ]; do sleep 0.1; done", saved):
+        assert cluster.capture(state, ["sh", "-c", line], user="root", machine="ctl").returncode == 0
+    for machine, daemon in (("ctl", "slurmctld"), ("ctl", "mariadbd"), ("node1", "munged"), ("node1", "slurmd")):
+        cluster.capture(
+            state,
+            ["sh", "-c", f"pkill -9 -x {daemon}; while pgrep -x {daemon}; do :; done"],
+            user=None,
+            machine=machine,
+        )
+    said: list[str] = []
+    told = cluster.describe(state)
+    cluster.up(state.specification, say=said.append)
+    cluster.capture(state, ["touch", "go"])
+    job = cluster.await_job(state, asked.stdout.strip())
+
+    assert told.dead == {"ctl": ["mariadbd", "slurmctld"], "node1": ["munged", "slurmd"]}
+    assert [node.state for node in told.nodes] == ["unknown"]
+    assert said[:2] == [
+        f"dead on {machine}: {', '.join(told.dead[machine])}; starting what is dead" for machine in told.dead
+    ]
+    assert cluster.dead_daemons(state) == {}
+    assert (job.state, len(job.rows)) == ("COMPLETED", 2)
+    assert cluster.down(dead)
+
+
 def test_after_a_killed_cluster(no_trace, name, generation, until):
     """When all processes of a cluster were killed from outside, `status`, `up` and `down` work at the first try."""
     killed = name("killed")

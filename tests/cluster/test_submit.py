@@ -61,13 +61,20 @@ def test_a_heterogeneous_job_ends_with_all_its_components(slurm, tmp_path):
     assert {row["Partition"] for row in job.rows if "." not in row["JobID"]} == {"batch"}
 
 
-def test_a_log_is_named_after_its_node(slurm, tmp_path):
-    """A log whose name Slurm makes of the node and padded numbers is read, on a generation that shows `%N` in it."""
-    options = ["--nodelist=node[2-3]", "--array=1", "--output=x_%N_%5A_%3a_%s_%n_%t_100%%.log"]
-    job = cluster.submit(slurm, write(tmp_path, "named.sbatch", "#!/bin/bash\necho here\n"), options=options)
-    name = f"x_node2_{job.identity:0>5}_001_batch_0_0_100%.log"
+LETTERS = "".join(f"{letter}%{letter}_" for letter in "AabJjNnstux") + "%5j_%3t_100%%.log"
+"""A name with every letter that sbatch documents."""
 
-    assert job.output == f"==> {name} <==\nhere\n"
+
+@pytest.mark.parametrize("options", [[], ["--array=12"]], ids=["job", "array"])
+def test_a_log_is_found_whatever_letters_its_name_has(slurm, tmp_path, monkeypatch, options):
+    """`scontrol` leads to the log while Slurm remembers the job, and `sacct` afterwards."""
+    script = write(tmp_path, "named.sbatch", "#!/bin/bash\necho here\n")
+    job = cluster.submit(slurm, script, options=["--nodelist=node[2-3]", f"--output={LETTERS}", *options])
+    monkeypatch.setattr(outputs, "_of_scontrol", lambda _: ())
+    later = cluster.await_job(slurm, job.identity)
+
+    assert job.output.endswith("here\n")
+    assert later.output == job.output
 
 
 def test_a_script_that_slurm_refuses(slurm, tmp_path):

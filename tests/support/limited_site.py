@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+PARTITIONS = """\
+PartitionName=DEFAULT Nodes=common
+PartitionName=batch Default=YES
+PartitionName=short MaxTime=00:30:00
+PartitionName=small MaxNodes=1
+PartitionName=closed State=DOWN
+PartitionName=draining State=DRAIN
+PartitionName=one Nodes=single
+PartitionName=later Nodes=reserved
+PartitionName=repair Nodes=faulty
+"""
+
+ACCOUNTS = """\
+add qos single MaxJobsPerUser=1
+add qos few MaxSubmitJobsPerUser=1
+add account research QOS=normal,single,few
+add account small-group GrpTRES=cpu=2
+add user alice,bob Account=research,small-group DefaultAccount=research
+"""
+
 SITE = {
     "nodes": {
         "common": {"count": 2, "gres": ["gpu:a100:4"], "features": ["a100"]},
@@ -11,19 +31,10 @@ SITE = {
         "reserved": {"count": 1},
         "faulty": {"count": 1},
     },
-    "partitions": {
-        "batch": {"nodes": ["common"], "default": True},
-        "short": {"nodes": ["common"], "max_time": "00:30:00"},
-        "small": {"nodes": ["common"], "max_nodes": 1},
-        "closed": {"nodes": ["common"], "options": {"State": "DOWN"}},
-        "draining": {"nodes": ["common"], "options": {"State": "DRAIN"}},
-        "one": {"nodes": ["single"]},
-        "later": {"nodes": ["reserved"]},
-        "repair": {"nodes": ["faulty"]},
-    },
-    "qos": {"single": {"max_jobs_per_user": 1}, "few": {"max_submit_jobs_per_user": 1}},
-    "accounts": {"research": {}, "small-group": {"grp_tres": {"cpu": 2}}},
-    "prolog": '#!/bin/sh\n[ "$SLURM_JOB_PARTITION" != repair ]\n',
+    "partitions": PARTITIONS,
+    "sacctmgr": ACCOUNTS,
+    "slurm.conf": "Prolog=/etc/slurm/prolog.sh\n",
+    "files": {"/etc/slurm/prolog.sh": '#!/bin/sh\n[ "$SLURM_JOB_PARTITION" != repair ]\n'},
 }
 """A site whose limits the scripts meet. What it runs before jobs of the partition `repair` fails."""
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from srunbook.cluster import Bind, Image, Provision, Specification, State, read_state
-from srunbook.cluster._accounting import scripts
 from srunbook.cluster._configuration import choose_plugins, gres_conf, slurm_conf
 from srunbook.cluster._roots import image_recipe
 from srunbook.cluster._scripts import shell_script
@@ -26,22 +25,15 @@ def test_a_cluster_without_gpus_has_no_trace_of_them():
     assert not any(word in text for word in ("gres", "gpu", "feature"))
 
 
-def test_accounting_is_set_up_in_two_steps():
-    """What limits a counted resource or names another QOS comes once all is there; names reach the shell quoted."""
-    qos = {"normal": {"max_wall": "01:00:00"}, "a": {"preempt": ["b"], "grp_tres": {"cpu": 4}}, "b": {"priority": 5}}
-    accounts = {"y": {"parent": "x"}, "x": {"options": {"Description": "$(x);y"}}}
-    first, then = scripts(Specification(qos=qos, accounts=accounts, users={"alice": {}}))
+def test_own_lines_replace_the_clusters_own():
+    """A setting is in slurm.conf once, whatever its case, and what isn't set stays; options of a node do the same."""
+    nodes = {"a": {"count": 2, "cpus": 4, "options": "realmemory=99 Weight=2"}}
+    text = slurm_conf(Specification(nodes=nodes, **{"slurm.conf": "preemptmode = CANCEL"}), PLUGINS)
+    settings = [line.partition("=")[0].strip().lower() for line in text.splitlines()]
 
-    assert first.splitlines() == [
-        "set -e",
-        "sacctmgr --immediate modify qos normal set priority=0 maxwall=01:00:00",
-        "sacctmgr --immediate add qos a priority=0",
-        "sacctmgr --immediate add qos b priority=5",
-        "sacctmgr --immediate add account x qos=normal,a,b 'Description=$(x);y'",
-        "sacctmgr --immediate add account y parent=x qos=normal,a,b",
-        "sacctmgr --immediate add user alice account=y,x defaultaccount=y",
-    ]
-    assert then == "set -e\nsacctmgr --immediate modify qos a set grptres=cpu=4 preempt=b\n"
+    assert settings.count("preemptmode") == settings.count("preempttype") == 1
+    assert text.lower().count("realmemory") == 1
+    assert text.endswith("preemptmode = CANCEL\n")
 
 
 @pytest.mark.parametrize(

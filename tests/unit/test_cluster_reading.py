@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.kept import ROOT, below, kept_in_step, table
 
 from srunbook.cli.cluster import command as cli
-from srunbook.cluster import Specification, SpecificationError, State, read_specification, read_state
+from srunbook.cluster import Specification, SpecificationError, State, _specification, read_specification, read_state
 
 GOOD = """\
 slurm: 22.05
 nodes:
   gpu: {count: 2, cpus: 8, memory: 32G, gres: [gpu:a100:4], features: [a100]}
   fat: {count: 1, cpus: 4, memory: 128G}
-partitions:
-  batch: {nodes: [gpu], default: true, max_time: 04:00:00}
-  long: {nodes: [node3]}
-qos:
-  short: {max_tres_per_user: {gres/gpu: 2}}
+partitions: |
+  PartitionName=batch Nodes=gpu Default=YES MaxTime=04:00:00
+sacctmgr: |
+  add qos short MaxTRESPerUser=gres/gpu=2
 """
 
 
@@ -36,14 +36,12 @@ def refused(folder: Path, text: str, **options: object) -> str:
 
 
 def test_groups_are_counted_through(tmp_path):
-    """Groups of nodes follow each other, and a partition names them by group or by node."""
+    """Groups of nodes follow each other."""
     found = read(tmp_path, GOOD)
 
     assert found.slurm == "22.05"
     assert found.node_names == ("node1", "node2", "node3")
-    assert [found.nodes_of(one) for one in found.partitions.values()] == [("node1", "node2"), ("node3",)]
     assert found.group_of("node3").memory_mib == 128 * 1024
-    assert found.default_partition == "batch"
 
 
 def test_options_are_the_same_specification(tmp_path):
@@ -58,16 +56,13 @@ def test_options_are_the_same_specification(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodes: 2\npartition: {}\n", "cluster.yaml:2: unknown key 'partition'; did you mean partitions?"),
+        ("nodes: 2\npartition: x\n", "cluster.yaml:2: unknown key 'partition'; did you mean partitions?"),
         ("nodes:\n  a: {count: 1}\n  b:\n    cuont: 2\n    count: 1\n", ":4: unknown key 'cuont'; did you mean count?"),
         ("nodes: 0\n", ":1: nodes is 0. The nodes: a number from 1 to 256"),
-        ("partitions:\n  x:\n    nodes: [node9]\n", ":3: partition x: there is no node9. The nodes are node1 to"),
-        ("nodes: 2\npartitions:\n  x: {nodes: [node1]}\n", ":2: node2 is in no partition"),
-        ("qos:\n  short: {preempt: [shrt]}\n", ":2: 'shrt' is not in qos, which has normal, short"),
         ("cpus: 4\nnodes:\n  a: {count: 1}\n", ":1: cpus is for nodes that are all alike"),
         ("nodes: 1\nnodes: 2\n", ":2: while constructing a mapping found duplicate key"),
-        ("mounts:\n  /a/../etc: {source: .}\n", ":2: '/a/../etc' is no name for one of mounts"),
-        ("preemption: {by: age}\n", ":1: preemption.by is 'age'. What decides who preempts whom."),
+        ("mounts:\n  /a/../etc: {source: .}\n", ":2: '/a/../etc' can't be a key of mounts"),
+        ("partitions: {batch: {}}\n", ":1: partitions is {'batch': {}}. The PartitionName lines of slurm.conf"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, text, said):
@@ -77,9 +72,9 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, text, said):
 
 def test_all_mistakes_are_told_at_once(tmp_path):
     """Two mistakes make two lines."""
-    assert refused(tmp_path, "nods: 2\nqoss: {}\n").splitlines() == [
+    assert refused(tmp_path, "nods: 2\nuser: [a]\n").splitlines() == [
         "cluster.yaml:1: unknown key 'nods'; did you mean nodes?",
-        "cluster.yaml:2: unknown key 'qoss'; did you mean qos?",
+        "cluster.yaml:2: unknown key 'user'; did you mean users?",
     ]
 
 
@@ -116,3 +111,10 @@ def test_a_bad_option_is_refused(tmp_path, options, said):
     assert result.exit_code == 2
     assert said in result.stderr
     assert not list(tmp_path.rglob("*"))
+
+
+def test_table_of_fields(pytestconfig):
+    """The table of fields on the site is that of the model."""
+    sections = {"nodes.NAME": _specification.NodeGroup, "mounts.PATH": _specification.Mount}
+    text = table([*_specification.keys(Specification).items(), *below(sections)], ["partitions"])
+    kept_in_step(ROOT / "docs" / "reference" / "cluster-schema.csv", text, pytestconfig.getoption("--record"), __file__)

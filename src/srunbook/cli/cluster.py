@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +87,38 @@ def status(name: str, as_json: bool) -> None:
     """Show the nodes of a cluster, their states, and what the cluster may take of this machine."""
     status = cluster.describe(cluster.running_state(name))
     if as_json:
-        click.echo(status.model_dump_json(by_alias=True, indent=2))
+        click.echo(json.dumps(asdict(status), indent=2))
         return
-    limits = status.limits
+    limits, plugins = status.limits, status.plugins
+    held = {limit: "" if limit in limits["enforced"] else UNLIMITED for limit in ("memory", "processes")}
     click.echo(f"cluster {name}: Slurm {status.slurm} (Debian {status.debian})")
-    click.echo(f"plugins: {status.plugins.proctrack}, {status.plugins.task}, {status.plugins.gather}")
-    click.echo(f"CPUs: {limits.processors}, which all nodes share")
-    click.echo(f"memory: {limits.memory_mib / 1024:.1f} GiB for the whole cluster{unless('memory', limits.enforced)}")
-    click.echo(f"processes: {limits.processes} on each node{unless('processes', limits.enforced)}")
-    click.echo(f"files in memory: {limits.shared_mib / 1024:.1f} GiB in /dev/shm of each node, and as much in /tmp")
+    click.echo(f"plugins: {', '.join(plugins.values())}")
+    click.echo(f"CPUs: {limits['processors']}, which all nodes share")
+    click.echo(f"memory: {limits['memory_mib'] / 1024:.1f} GiB for the whole cluster{held['memory']}")
+    click.echo(f"processes: {limits['processes']} on each node{held['processes']}")
+    click.echo(f"files in memory: {limits['shared_mib'] / 1024:.1f} GiB in /dev/shm of each node, and as much in /tmp")
+    for line in dead(status.dead):
+        click.echo(line)
     for node in status.nodes:
         click.echo(f"{node.name} {node.address} {node.state}")
 
 
-def unless(limit: str, enforced: Sequence[str]) -> str:
-    """Return the end of the line of a limit that does not hold."""
-    return "" if limit in enforced else ", which nothing enforces: no cgroup for it is writable here"
+UNLIMITED = ", which nothing enforces: no cgroup for it is writable here"
+
+
+def dead(daemons: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a line for each machine on which daemons have died."""
+    return [
+        f"dead on {machine}: {', '.join(names)}; `srunbook cluster up` starts it" for machine, names in daemons.items()
+    ]
+
+
+def running(name: str) -> cluster.State:
+    """Return a cluster that is up, and say which daemons have died: without them, Slurm's commands may just wait."""
+    state = cluster.running_state(name)
+    for line in dead(cluster.dead_daemons(state)):
+        say(line)
+    return state
 
 
 @command.command("exec", context_settings=PASS_ON, epilog="Example: srunbook cluster exec -- srun -N4 hostname")
@@ -110,7 +128,7 @@ def unless(limit: str, enforced: Sequence[str]) -> str:
 @click.argument("argv", nargs=-1, required=True)
 def execute(name: str, user: str, node: str, argv: tuple[str, ...]) -> None:
     """Run a command on the login node, as an ordinary user or, with --user root, as the administrator."""
-    sys.exit(cluster.execute(cluster.running_state(name), argv, user=user, machine=node))
+    sys.exit(cluster.execute(running(name), argv, user=user, machine=node))
 
 
 @command.command(
@@ -139,7 +157,7 @@ def submit(
     components. The exit status comes from the first one that failed.
     """
     job = cluster.submit(
-        cluster.running_state(name),
+        running(name),
         file,
         arguments,
         user=user,

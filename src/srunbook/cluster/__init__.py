@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from srunbook.cluster import _faults as faults
 from srunbook.cluster._commands import capture, execute
-from srunbook.cluster._daemons import node_states
+from srunbook.cluster._daemons import dead_daemons, node_states
 from srunbook.cluster._errors import ClusterError, SpecificationError
 from srunbook.cluster._host import Limits
 from srunbook.cluster._jobs import FinishedJob, await_job, stage, submit
@@ -20,14 +20,13 @@ from srunbook.cluster._lifecycle import down, up
 from srunbook.cluster._provision import Image, Provision
 from srunbook.cluster._scripts import Bind
 from srunbook.cluster._sections import GENERATIONS, NEWEST, SECOND_USER, USER
-from srunbook.cluster._specification import SCHEMA_URL, Specification, read_specification, schema
+from srunbook.cluster._specification import Specification, read_specification
 from srunbook.cluster._state import State, locked, names, read_state, running_state
-from srunbook.cluster._status import ClusterStatus, describe, status_schema
+from srunbook.cluster._status import ClusterStatus, NodeStatus, describe
 
 __all__ = [
     "GENERATIONS",
     "NEWEST",
-    "SCHEMA_URL",
     "SECOND_USER",
     "USER",
     "Bind",
@@ -36,12 +35,14 @@ __all__ = [
     "FinishedJob",
     "Image",
     "Limits",
+    "NodeStatus",
     "Provision",
     "Specification",
     "SpecificationError",
     "State",
     "await_job",
     "capture",
+    "dead_daemons",
     "describe",
     "down",
     "execute",
@@ -52,9 +53,7 @@ __all__ = [
     "read_specification",
     "read_state",
     "running_state",
-    "schema",
     "stage",
-    "status_schema",
     "submit",
     "up",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from srunbook.cluster._specification import Specification
@@ -36,14 +35,26 @@ def choose_plugins(slurm_version: str, *, cgroup_v1: bool) -> dict[str, Any]:
     }
 
 
+def _line(kind: str, name: str, words: Mapping[str, object], more: str = "") -> str:
+    r"""Return a line of a configuration file, without words that have no value or that `more` sets.
+
+    >>> _line("NodeName", "node1", {"CPUs": 4, "Gres": "", "Weight": 1}, "weight=7 Port=9")
+    'NodeName=node1 CPUs=4 weight=7 Port=9\n'
+    """
+    theirs = {word.partition("=")[0].lower() for word in more.split()}
+    ours = [
+        f"{word}={value}" for word, value in words.items() if value not in (None, "") and word.lower() not in theirs
+    ]
+    return " ".join(filter(None, [f"{kind}={name}", *ours, more])) + "\n"
+
+
 def node_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the nodes, one for each group."""
+    """Return the lines of slurm.conf that describe the nodes: each group, and a set of its name."""
     text = ""
     for name, group in specification.groups.items():
-        names = specification.members[name]
-        addresses = compress_hostlist(specification.address(node) for node in names)
+        nodes = compress_hostlist(specification.members[name])
         words = {
-            "NodeAddr": addresses,
+            "NodeAddr": compress_hostlist(specification.address(node) for node in specification.members[name]),
             "CPUs": group.cpus,
             "Boards": 1,
             "SocketsPerBoard": 1,
@@ -53,76 +64,25 @@ def node_lines(specification: Specification) -> str:
             "Gres": ",".join(group.gres),
             "Feature": ",".join(group.features),
         }
-        text += f"NodeName={compress_hostlist(names)}{_joined(words, group.options)}\n"
+        text += _line("NodeName", nodes, words, group.options)
+        text += _line("NodeSet", name, {"Nodes": nodes}) if isinstance(specification.nodes, dict) else ""
     return text
-
-
-def partition_lines(specification: Specification) -> str:
-    """Return the lines of slurm.conf that describe the partitions."""
-    groups = specification.groups.values()
-    least = min(group.memory_mib // group.cpus for group in groups)
-    text = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n"
-    for name, partition in specification.partitions.items():
-        computed = {}
-        if partition.nodes is not None:
-            nodes = specification.nodes_of(partition)
-            own_groups = [specification.group_of(node) for node in nodes]
-            memory = min(group.memory_mib // group.cpus for group in own_groups)
-            computed = {"Nodes": compress_hostlist(nodes), "DefMemPerCPU": memory}
-        words = {
-            "Default": "YES" if name == specification.default_partition else None,
-            **computed,
-            "DefaultTime": partition.default_time,
-            "MaxTime": partition.max_time,
-            "MaxNodes": partition.max_nodes,
-            "PriorityTier": partition.priority_tier,
-            "PreemptMode": partition.preempt_mode,
-            "GraceTime": partition.grace_time,
-            "AllowAccounts": ",".join(partition.allow_accounts),
-            "QOS": partition.qos,
-            "OverSubscribe": "EXCLUSIVE" if partition.exclusive else None,
-        }
-        text += f"PartitionName={name}{_joined(words, partition.options)}\n"
-    return text
-
-
-def _joined(words: Mapping[str, object], options: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return words of Slurm with their values, leaving out those that have none; Slurm takes each only once.
-
-    >>> _joined({"Type": "a100", "Count": None, "MaxTime": 5}, {"maxtime": "7"})
-    ' Type=a100 maxtime=7'
-    """
-    settings = {word.lower(): (word, value) for word, value in words.items() if value not in (None, "")}
-    settings |= {word.lower(): (word, value) for word, value in options.items()}
-    return "".join(f" {word}={value}" for word, value in settings.values())
 
 
 def resource_lines(specification: Specification) -> str:
     """Return the lines of slurm.conf that make generic resources known, and have accounting count them."""
-    groups = specification.groups.values()
-    names = list(dict.fromkeys(name for group in groups for name, _, _ in group.resources))
-    if not names:
-        return ""
-    counted = dict.fromkeys([f"gres/{name}" for name in names])
-    if isinstance(specification.nodes, dict):  # such a cluster may have GPUs of several types
-        typed = [f"gres/{name}:{kind}" for group in groups for name, kind, _ in group.resources if kind]
-        counted |= dict.fromkeys(typed)
-    counted |= dict.fromkeys(limit for limit in specification.limited if limit.startswith("gres/"))
-    return f"GresTypes={','.join(names)}\nAccountingStorageTRES={','.join(counted)}\n"
+    resources = [resource for group in specification.groups.values() for resource in group.resources]
+    names = dict.fromkeys(name for name, _, _ in resources)
+    counted = [f"gres/{name}" for name in names]
+    counted += dict.fromkeys(f"gres/{name}:{kind}" for name, kind, _ in resources if kind)
+    return f"GresTypes={','.join(names)}\nAccountingStorageTRES={','.join(counted)}\n" if names else ""
 
 
 def slurm_conf(specification: Specification, plugins: Mapping[str, Any]) -> str:
-    """Return the text of slurm.conf; own lines of the specification come last, where a later one wins."""
-    preemption = specification.preemption
-    kind = {"partition": "preempt/partition_prio", "qos": "preempt/qos", "none": "preempt/none"}[preemption.by]
-    signal = "SlurmctldParameters=preempt_send_user_signal\n" if preemption.send_user_signal else ""
-    # Slurm learns at its start what to enforce. A cluster without anything of its own takes any QOS.
-    like_a_site = isinstance(specification.nodes, dict) or specification.model_fields_set & {"qos", "accounts", "users"}
-    enforced = "associations,limits,qos" if like_a_site else "associations"
-    scripts = "".join(
-        f"{word}=/etc/slurm/{name}\n" for word, name, text in site_scripts(specification) if word != "TaskProlog"
-    )
-    return f"""\
+    """Return the text of slurm.conf; a setting among the specification's own lines replaces the cluster's own."""
+    # A cluster without nodes or accounts of its own takes any QOS.
+    like_a_site = isinstance(specification.nodes, dict) or specification.sacctmgr
+    settings = f"""\
 ClusterName=srunbook
 SlurmctldHost=ctl({specification.address("ctl")})
 SlurmUser=slurm
@@ -137,46 +97,31 @@ SlurmctldLogFile=/var/log/slurm/slurmctld.log
 SlurmdLogFile=/var/log/slurm/slurmd.%n.log
 ProctrackType={plugins["proctrack"]}
 TaskPlugin={plugins["task"]}
-TaskProlog=/etc/slurm/{"site_tasks.sh" if specification.task_prolog else "task_prolog.sh"}
-{scripts}\
+TaskProlog=/etc/slurm/task_prolog.sh
 JobAcctGatherType={plugins["gather"]}
 JobAcctGatherFrequency=task=2
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
-AccountingStorageEnforce={enforced}
+AccountingStorageEnforce={"associations,limits,qos" if like_a_site else "associations"}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1
 MpiDefault=none
-PreemptType={kind}
-PreemptMode={"OFF" if preemption.by == "none" else preemption.mode}
-{signal}\
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 EnforcePartLimits=ALL
 ReturnToService=2
 SlurmdTimeout=40
 MessageTimeout=60
 BatchStartTimeout=120
 TCPTimeout=10
-{resource_lines(specification)}\
-{node_lines(specification)}\
-{partition_lines(specification)}\
-{specification.slurm_conf}"""
-
-
-def site_scripts(specification: Specification) -> list[tuple[str, str, str]]:
-    """Return the scripts of a site: the word of slurm.conf, the name of the file, its text."""
-    both = "#!/bin/sh\n/etc/slurm/task_prolog.sh\nexec /etc/slurm/site_task_prolog.sh\n"
-    return [
-        script
-        for script in (
-            ("Prolog", "prolog.sh", specification.prolog),
-            ("Epilog", "epilog.sh", specification.epilog),
-            ("TaskProlog", "site_task_prolog.sh", specification.task_prolog),
-            ("TaskProlog", "site_tasks.sh", both if specification.task_prolog else ""),
-        )
-        if script[2]
-    ]
+{resource_lines(specification)}"""
+    theirs = {line.partition("=")[0].strip().lower() for line in specification.slurm_conf.splitlines()}
+    ours = [line for line in settings.splitlines(True) if line.partition("=")[0].lower() not in theirs]
+    least = min(group.memory_mib // group.cpus for group in specification.groups.values())
+    partitions = f"PartitionName=DEFAULT Nodes=ALL DefMemPerCPU={least} State=UP\n{specification.partitions}"
+    return "".join(ours) + node_lines(specification) + partitions + specification.slurm_conf
 
 
 def slurmdbd_conf() -> str:
@@ -213,19 +158,16 @@ def gres_conf(specification: Specification) -> str:
 
     >>> print(gres_conf(Specification(nodes={"a": {"count": 2, "gres": ["gpu:a100:4", "gpu:l40s:1"]}})), end="")
     NodeName=node[1-2] Name=gpu Type=a100 File=/dev/gpu[0-3]
-    NodeName=node[1-2] Name=gpu Type=l40s File=/dev/gpu4
+    NodeName=node[1-2] Name=gpu Type=l40s File=/dev/gpu[4-4]
     """
     text = ""
     for group_name, group in specification.groups.items():
         nodes = compress_hostlist(specification.members[group_name])
         first = 0
         for name, kind, number in group.resources:
-            files = None
-            if name == "gpu":
-                files = f"/dev/gpu{first}" if number == 1 else f"/dev/gpu[{first}-{first + number - 1}]"
-                first += number
-            count = None if files else number
-            text += f"NodeName={nodes} Name={name}" + _joined({"Type": kind, "File": files, "Count": count}) + "\n"
+            amount = {"File": f"/dev/gpu[{first}-{first + number - 1}]"} if name == "gpu" else {"Count": number}
+            first += number if name == "gpu" else 0
+            text += _line("NodeName", nodes, {"Name": name, "Type": kind, **amount})
     return text + specification.gres_conf
 
 

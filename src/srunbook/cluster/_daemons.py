@@ -8,16 +8,33 @@ from collections.abc import Sequence
 
 from srunbook.cluster._commands import capture, entering
 from srunbook.cluster._errors import ClusterError
+from srunbook.cluster._processes import children, program_of
 from srunbook.cluster._scripts import shell_script
 from srunbook.cluster._state import State
+from srunbook.slurm import compress_hostlist
+
+CONTROLLER = ("mariadbd", "slurmdbd", "slurmctld")
+"""What runs on `ctl` besides munge, in the order of the start."""
 
 
 def start_daemons(state: State, machines: Sequence[str]) -> None:
-    """Start the daemons of some machines, those of the nodes last."""
+    """Start the daemons of some machines, those of the nodes last; what runs already goes on running."""
     _all_at_once(state, {machine: ["sh", "-ec", shell_script("munge")] for machine in machines})
     if "ctl" in machines:
         _all_at_once(state, {"ctl": ["sh", "-ec", shell_script("database")]})
-    _all_at_once(state, {machine: ["sh", "-ec", "slurmd"] for machine in machines if machine.startswith("node")})
+    start = "pgrep -x slurmd >/dev/null || slurmd"
+    _all_at_once(state, {machine: ["sh", "-ec", start] for machine in machines if machine.startswith("node")})
+
+
+def dead_daemons(state: State) -> dict[str, list[str]]:
+    """Return the daemons that should run and don't, by machine; a machine without power is left out."""
+    dead: dict[str, list[str]] = {}
+    for machine in filter(state.has, state.machines):
+        others = CONTROLLER if machine == "ctl" else ("slurmd",) if machine.startswith("node") else ()
+        running = {program_of(child) for child in children(state.first_process(machine))}
+        if missing := [name for name in ("munged", *others) if name not in running]:
+            dead[machine] = missing
+    return dead
 
 
 def _all_at_once(state: State, commands: dict[str, list[str]]) -> None:
@@ -57,6 +74,8 @@ def await_idle(state: State, *, timeout: float = 300.0) -> None:
         nodes = _described(state)
         if [word for word, _ in nodes.values()] == ["idle"] * len(state.specification.node_names):
             return
+        if nodes and (alone := [name for name in state.specification.node_names if name not in nodes]):
+            raise ClusterError(f"no partition contains {compress_hostlist(alone)}, so no job could run there")
         if complaint := last_words(state):
             raise ClusterError(f"Slurm refuses the configuration:\n{complaint}")
         refused = any(word.startswith(("inval", "drain")) for word, _ in nodes.values())

@@ -143,8 +143,7 @@ def preempt(state: State, nodes: Sequence[str] = ()) -> None:
     name = f"preempt-{secrets.token_hex(3)}"
     _record(state, "preempt", job=name)
     sizes = [f"--nodes={len(names)}", f"--nodelist={','.join(names)}", "--exclusive", "--mem=0"]
-    command = ["sbatch", f"--job-name={name}", f"--partition={state.specification.default_partition}"]
-    command += ["--output=/dev/null", *sizes, "--wrap=sleep infinity"]
+    command = ["sbatch", f"--job-name={name}", "--output=/dev/null", *sizes, "--wrap=sleep infinity"]
     result = capture(state, command, user=list(state.specification.users)[-1])
     if result.returncode != 0:
         raise ClusterError(f"the job that preempts was refused: {result.stderr.strip()}")

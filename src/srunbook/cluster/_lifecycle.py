@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from srunbook.cluster._cgroups import limit_processors, make_groups
 from srunbook.cluster._configuration import choose_plugins
-from srunbook.cluster._daemons import await_idle, start_daemons
+from srunbook.cluster._daemons import await_idle, dead_daemons, start_daemons
 from srunbook.cluster._errors import ClusterError, Say, say_nothing
 from srunbook.cluster._faults import shape_link
 from srunbook.cluster._host import check_host, check_root, has_cgroup_v1, make_folder, reported
@@ -30,8 +30,8 @@ def up(
 ) -> State:
     """Bring a cluster up; it is safe to do this twice, or after an interrupted `up`.
 
-    Ctrl-C, SIGTERM and SIGHUP undo what was made so far. After SIGKILL, the next `up` or `down` with that name does
-    this.
+    In a cluster that is up already, this starts daemons that have died. Ctrl-C, SIGTERM and SIGHUP undo what was made
+    so far. After SIGKILL, the next `up` or `down` with that name does this.
 
     Args:
         specification: The cluster to bring up.
@@ -48,7 +48,8 @@ def up(
     check_host()
     before = os.umask(0o022)  # ordinary users read what this process writes, as on a node
     try:
-        return _up(specification, provision or Provision(), mirror, say)
+        with ending_in_order():
+            return _up(specification, provision or Provision(), mirror, say)
     finally:
         os.umask(before)
 
@@ -68,6 +69,10 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
                     f"cluster {specification.name!r} is up with other settings: `srunbook cluster down` first, "
                     "or start another one with --name"
                 )
+            dead = dead_daemons(earlier)
+            for machine, daemons in dead.items():
+                say(f"dead on {machine}: {', '.join(daemons)}; starting what is dead")
+            start_daemons(earlier, [*dead])
             say(f"cluster {specification.name!r} is up already")
             return earlier
         if destroy(specification.name):
@@ -75,8 +80,7 @@ def _up(specification: Specification, provision: Provision, mirror: str | None, 
         started = time.monotonic()
         state = State(specification, root=asdict(root))
         try:
-            with ending_in_order():
-                _make(state, provision)
+            _make(state, provision)
         except BaseException:
             destroy(specification.name)
             raise

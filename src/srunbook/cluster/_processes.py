@@ -34,6 +34,14 @@ def children(process: int) -> list[int]:
     return [int(item) for item in text.split()]
 
 
+def program_of(process: int) -> str:
+    """Return the name of the program that a process runs, as `ps` shows it; empty where it is gone."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def identity_of(process: int, folder: Path) -> str | None:
     """Return the identity of the cluster whose `unshare` a process is, or None.
 

@@ -10,20 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from srunbook._files import write_whole
-from srunbook.cluster._accounting import scripts
-from srunbook.cluster._configuration import (
-    cgroup_conf,
-    gres_conf,
-    hosts,
-    site_scripts,
-    slurm_conf,
-    slurmdbd_conf,
-)
+from srunbook.cluster._configuration import cgroup_conf, gres_conf, hosts, slurm_conf, slurmdbd_conf
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._host import cache_folder, make_folder
 from srunbook.cluster._scripts import Bind, shell_script
 from srunbook.cluster._sections import USER_IDS
-from srunbook.cluster._specification import Specification
+from srunbook.cluster._specification import ACCOUNTS, Specification
 from srunbook.cluster._state import State
 
 IMAGES = Path("/opt/images")
@@ -98,17 +90,20 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
         What every machine of the cluster gets bound.
     """
     specification = state.specification
-    mounts = [Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()]
-    provision = replace(provision, binds=(*provision.binds, *mounts))
-    texts = {**provision.modules, **specification.modules}
+    folder, images = state.folder, cache_folder() / "images"
+    etc, slurm, modules, logs = (folder / name for name in ("etc", "etc/slurm", "modulefiles", "log/slurm"))
+    texts = dict(provision.modules)
     if provision.environment:
         whatis = 'module-whatis "the Python environment of the cluster"'
         texts["python"] = f"#%Module\n{whatis}\nprepend-path PATH {provision.environment}/bin\n"
-    folder, images = state.folder, cache_folder() / "images"
-    etc, slurm, modules, logs = (folder / name for name in ("etc", "etc/slurm", "modulefiles", "log/slurm"))
     root = Path(state.root["path"]) / "etc"
     people = {name: (root / name).read_text(encoding="utf-8").splitlines() for name in ("passwd", "group")}
     number = next(int(line.split(":")[2]) for line in people["passwd"] if line.startswith("slurm:"))
+    places = {Path("/etc/slurm"): slurm, Path("/opt/modulefiles"): modules}
+    own = {}
+    for path in map(Path, specification.files):
+        below = next((place for place in places if path.is_relative_to(place)), None)
+        own[path] = places[below] / path.relative_to(below) if below else folder / "files" / path.relative_to("/")
     write_texts(
         {
             **{etc / name: text for name, text in _people(people, specification.user_ids).items()},
@@ -116,8 +111,12 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
             slurm / "slurmdbd.conf": slurmdbd_conf(),
             **{slurm / name: text for name, text in slurm_files(specification, state.plugins).items()},
             **{modules / name: text for name, text in texts.items()},
+            **{own[Path(path)]: text for path, text in specification.files.items()},
         }
     )
+    binds = [Bind(Path(mount.source), Path(target), mount.writable) for target, mount in specification.mounts.items()]
+    binds += [Bind(source, path) for path, source in own.items() if source.is_relative_to(folder / "files")]
+    provision = replace(provision, binds=(*provision.binds, *binds))
     (slurm / "slurmdbd.conf").chmod(0o600)
     logs.mkdir(parents=True, exist_ok=True)
     for path in (slurm / "slurmdbd.conf", logs):
@@ -145,24 +144,21 @@ def write_files(state: State, provision: Provision) -> list[Bind]:
 
 
 def write_texts(texts: Mapping[Path, str]) -> None:
-    """Write files, and the folders that they lie in; shell scripts can be run."""
+    """Write files, and the folders that they lie in; scripts can be run."""
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
-        path.chmod(0o755 if path.suffix == ".sh" else 0o644)
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
 
 
 def slurm_files(specification: Specification, plugins: Mapping[str, Any]) -> dict[str, str]:
     """Return the files of /etc/slurm that every machine reads, by name."""
-    accounts, limits = scripts(specification)
     return {
         "slurm.conf": slurm_conf(specification, plugins),
         "cgroup.conf": cgroup_conf(plugins, specification.cgroup_conf),
         "gres.conf": gres_conf(specification),
         "task_prolog.sh": shell_script("task_prolog"),
-        "accounts.sh": accounts,
-        "limits.sh": limits,
-        **{name: text for _, name, text in site_scripts(specification)},
+        "sacctmgr": specification.sacctmgr or ACCOUNTS.format(users=",".join(specification.users)),
     }
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-se
 TOOLS = ("environment-modules", "python3", "iproute2", "iputils-ping", "hostname", "less", "nano", "procps", "tini")
 CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
 """What only sid has, and needs: Apptainer, and what builds and mounts its images."""
+
+TELL_EVERY = 15.0
+"""Seconds between two lines of progress."""
 
 PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "TMPDIR")
 """Variables of this process that debootstrap gets."""
@@ -108,7 +112,7 @@ def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root
     folder = folder_of(suite, more)
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted making left
     tree = make_folder(folder / "root")
-    say(f"making a root of Debian {suite} with Slurm, once; this takes a minute or two")
+    say(f"making a root of Debian {suite} with Slurm, once; this takes 1 to 5 minutes")
     start = time.monotonic()
     names = packages(suite, more)
     bootstrap = ["debootstrap", "--variant=minbase", f"--include={','.join(names)}", suite, str(tree), mirror]
@@ -124,7 +128,7 @@ def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root
     try:
         for command in (bootstrap, ["sh", "-c", shell_script("finish_root"), "sh", str(tree), *users]):
             contained = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--", *command]
-            _run(contained, environment, cache_folder() / "roots" / f"{suite}.log", failed)
+            _run(contained, environment, cache_folder() / "roots" / f"{suite}.log", failed, say)
         query = ["chroot", str(tree), "dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *names]
         shown = subprocess.run(query, env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=True).stdout
         versions = dict(line.split(" ", 1) for line in shown.splitlines())
@@ -138,21 +142,36 @@ def _make_root(suite: str, more: tuple[str, ...], mirror: str, say: Say) -> Root
     return root
 
 
-def _run(command: list[str], environment: dict[str, str], log: Path, failed: str) -> None:
-    """Run a command that writes to a log; an error begins with what failed and has the last lines of the log."""
+def _run(command: list[str], environment: dict[str, str], log: Path, failed: str, say: Say) -> None:
+    """Run a command that writes to a log, and tell how far it is.
+
+    Whatever ends this process ends the command. An error begins with what failed and has the last lines of the log.
+    """
+    start = time.monotonic()
     with log.open("wb") as stream:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
             start_new_session=True,  # what is installed finds no terminal to type on
-            check=False,
         )
-    if done.returncode != 0:
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]
-        raise ClusterError("\n".join([f"{failed}:", *tail, f"The whole log: {log}"]))
+    try:
+        while process.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(TELL_EVERY)
+                continue
+            say(f"{time.monotonic() - start:4.0f} s: {_last(log, 1)[0][:100]}")
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode != 0:
+        raise ClusterError("\n".join([f"{failed}:", *_last(log, 8), f"The whole log: {log}"]))
+
+
+def _last(log: Path, count: int) -> list[str]:
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:] or [""]
 
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -183,7 +202,7 @@ def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Sa
         start = time.monotonic()
         say(f"building the image of {image.definition.name} with Apptainer, once; this takes some minutes")
         places = {"mirror": mirror or mirror_of_host(), "index": index_of_host()}
-        _build(root, image, images, {name: value.format(**places) for name, value in image.arguments.items()})
+        _build(root, image, images, {name: value.format(**places) for name, value in image.arguments.items()}, say)
         manifest.unlink(missing_ok=True)
         (images / "work" / file.name).replace(file)
         write_whole(manifest, json.dumps({"recipe": wanted}) + "\n")
@@ -192,7 +211,7 @@ def ensure_image(root: Root, image: Image, *, mirror: str | None = None, say: Sa
         return file
 
 
-def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) -> None:
+def _build(root: Root, image: Image, images: Path, arguments: dict[str, str], say: Say) -> None:
     work, space = images / "work", images / "space"
     shutil.rmtree(work, ignore_errors=True)  # left by an interrupted building
     (work / "tmp").mkdir(parents=True)
@@ -217,4 +236,10 @@ def _build(root: Root, image: Image, images: Path, arguments: dict[str, str]) ->
     numbers = work / "subids"
     numbers.write_text("root:100000:65536\n", encoding="ascii")
     binds += [Bind(numbers, Path(f"/etc/{name}")) for name in ("subuid", "subgid")]
-    _run(in_chroot(root.path, space, binds, command), environment, images / "build.log", "the image could not be built")
+    _run(
+        in_chroot(root.path, space, binds, command),
+        environment,
+        images / "build.log",
+        "the image could not be built",
+        say,
+    )

@@ -29,7 +29,7 @@ mount -t tmpfs -o mode=755 tmpfs "$2"
 mkdir "$2/lower"
 mount --bind "$lower" "$2/lower"
 {shell_script("root")}\
-exec "$@"
+"$@" # as a child: a program with capabilities of its own would no longer die with whoever started it
 """
 """Script of a machine without a cluster, for one command in a root; its first argument is the root."""
 

@@ -1,8 +1,8 @@
-"""The sections of a cluster's configuration: groups of nodes, partitions, QOS, accounts, users, mounts."""
+"""The sections of a cluster's configuration, and the generations of Slurm and users that every root has."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -25,20 +25,10 @@ USER_IDS = {USER: 20001, SECOND_USER: 20002}
 """Numbers of the users that every root has: high ones, so that they are nobody on the host."""
 
 CLUSTER_NAME = r"^[a-z][a-z0-9-]{0,31}$"
-NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,31}$"
-LOWER_NAME = r"^[a-z][a-z0-9_-]{0,30}$"
-TRES = r"^(?:cpu|mem|node|billing|gres/[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?)$"
-WORD = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 
-Name = Annotated[str, Field(pattern=NAME)]
-Feature = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
-Gres = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,31})?:[1-9][0-9]{0,3}$")]
+Feature = Annotated[str, Field(pattern=r"^[^\s,]+$")]
+Gres = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(?::[^\s:,]+)?:[1-9][0-9]*$")]
 Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}[MGT]$")]
-Time = Annotated[str, Field(pattern=r"^(?:(?:[0-9]{1,3}-)?[0-9]{1,2}:[0-5][0-9]:[0-5][0-9]|UNLIMITED)$")]
-Seconds = Annotated[int, Field(ge=0, le=86400)]
-Count = Annotated[int, Field(ge=0, le=10**9)]
-Limits = dict[Annotated[str, Field(pattern=TRES)], Count]
-Options = dict[Annotated[str, Field(pattern=WORD)], Annotated[str, Field(pattern=r"^[^\s'\"]{1,512}$")]]
 Lines = Annotated[str, AfterValidator(lambda text: text if not text or text.endswith("\n") else text + "\n")]
 
 
@@ -46,22 +36,6 @@ def field(description: str, example: Any, default: Any = ..., **more: Any) -> An
     """Return a field of a model; a default that can be called makes the default."""
     how: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     return Field(description=description, examples=[example], **how, **more)
-
-
-def own_words(of: str, example: dict[str, str]) -> Any:
-    """Return the field for what Slurm knows about a section and this model does not."""
-    return field(f"More of Slurm's settings for {of}, which Slurm checks.", example, dict)
-
-
-def schema_of(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
-    """Return the JSON Schema of a model without titles, which only repeat the names of fields."""
-    schema = model.model_json_schema(by_alias=True, mode=mode)
-    for part in [schema, *schema.get("$defs", {}).values()]:
-        for value in part.get("properties", {}).values():
-            value.pop("title", None)
-            if "patternProperties" in value:
-                value["additionalProperties"] = False
-    return schema
 
 
 class Section(BaseModel):
@@ -83,7 +57,7 @@ class NodeGroup(Section):
         (),
     )
     features: tuple[Feature, ...] = field("Features for --constraint.", ["a100", "ib"], ())
-    options: Options = own_words("NodeName", {"Weight": "10"})
+    options: str = field("More settings for the NodeName line of slurm.conf.", "Weight=10 MemSpecLimit=1024", "")
 
     @property
     def memory_mib(self) -> int:
@@ -104,93 +78,6 @@ class NodeGroup(Section):
         """
         parts = [text.split(":") for text in self.gres]
         return [(part[0], part[1] if len(part) == 3 else "", int(part[-1])) for part in parts]
-
-
-class Partition(Section):
-    """A partition and its limits."""
-
-    nodes: tuple[str, ...] | None = field(
-        "Its nodes: names of groups, or nodes in Slurm's notation; by default all nodes.",
-        ["a100", "node[5-6]"],
-        None,
-        min_length=1,
-    )
-    default: bool = field(
-        "Whether jobs without a partition go here; without any default, they go to the first one.", True, False
-    )
-    max_time: Time = field(
-        "Longest time limit: hours:minutes:seconds, days-hours:minutes:seconds, or UNLIMITED.",
-        "04:00:00",
-        "1-00:00:00",
-    )
-    default_time: Time | None = field("Time limit of a job that doesn't set one.", "00:10:00", None)
-    max_nodes: int | None = field("Most nodes that a job may have; it can be more than exist.", 2, None, ge=1, le=65533)
-    priority_tier: int = field(
-        "Jobs in a higher tier start first, and preempt jobs in a lower tier if preemption is by partition.",
-        10,
-        1,
-        ge=0,
-        le=65533,
-    )
-    preempt_mode: Literal["OFF", "REQUEUE", "CANCEL"] | None = field(
-        "What happens to its jobs when other jobs preempt them.", "REQUEUE", None
-    )
-    grace_time: Seconds | None = field("Seconds that a preempted job has between the signal and its end.", 30, None)
-    allow_accounts: tuple[Name, ...] = field("Accounts whose jobs may run here; by default all.", ["research"], ())
-    qos: Name | None = field("QOS whose limits apply to the partition as a whole.", "short", None)
-    exclusive: bool = field("Whether a job gets whole nodes, whatever it asks for.", True, False)
-    options: Options = own_words("PartitionName", {"TRESBillingWeights": "CPU=1.0"})
-
-
-class Preemption(Section):
-    """Who preempts whom, and how."""
-
-    by: Literal["partition", "qos", "none"] = field("What decides who preempts whom.", "qos", "partition")
-    mode: Literal["REQUEUE", "CANCEL"] = field(
-        "What happens to a preempted job, unless its partition sets this.", "CANCEL", "REQUEUE"
-    )
-    send_user_signal: bool = field("Whether a preempted job gets the signal from its option --signal.", True, False)
-
-
-class Qos(Section):
-    """A quality of service and its limits."""
-
-    priority: int = field("Its priority.", 100, 0, ge=0, le=10**6)
-    max_wall: Time | None = field("Longest time limit of a job.", "01:00:00", None)
-    max_jobs_per_user: Count | None = field("Most running jobs of a user.", 2, None)
-    max_submit_jobs_per_user: Count | None = field("Most pending and running jobs of a user.", 10, None)
-    max_tres_per_job: Limits = field("Limits for one job, by resource.", {"node": 2}, dict)
-    max_tres_per_user: Limits = field(
-        "Limits for one user's running jobs together, by resource.", {"gres/gpu": 4}, dict
-    )
-    grp_tres: Limits = field("Limits for all its running jobs together, by resource.", {"cpu": 64}, dict)
-    preempt: tuple[Name, ...] = field("QOS whose jobs it preempts, if preemption is by qos.", ["scavenger"], ())
-    preempt_mode: Literal["CLUSTER", "REQUEUE", "CANCEL"] | None = field(
-        "What happens to its jobs when other jobs preempt them.", "REQUEUE", None
-    )
-    grace_time: Seconds | None = field("Seconds that a preempted job has until its end.", 30, None)
-    flags: tuple[Annotated[str, Field(pattern=WORD)], ...] = field(
-        "Flags, as sacctmgr spells them.", ["DenyOnLimit"], ()
-    )
-    options: Options = own_words("a QOS of sacctmgr", {"UsageFactor": "0.5"})
-
-
-class Account(Section):
-    """An account and its limits."""
-
-    parent: Name | None = field("The account that it's part of.", "physics", None)
-    qos: tuple[Name, ...] = field("QOS that it may use; by default normal and all others.", ["short"], ())
-    grp_tres: Limits = field("Limits for all its running jobs together, by resource.", {"gres/gpu": 8}, dict)
-    options: Options = own_words("an account of sacctmgr", {"Fairshare": "10"})
-
-
-class User(Section):
-    """An ordinary user, with a home."""
-
-    accounts: tuple[Name, ...] = field(
-        "Accounts that the user may charge, by default all; jobs that don't name one use the first.", ["research"], ()
-    )
-    options: Options = own_words("a user of sacctmgr", {"MaxSubmitJobs": "20"})
 
 
 class Mount(Section):

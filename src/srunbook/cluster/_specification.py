@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain, count, islice
@@ -29,57 +29,53 @@ from srunbook._yaml import Layer, MalformedError, read_document, shown
 from srunbook.cluster._errors import SpecificationError
 from srunbook.cluster._sections import (
     CLUSTER_NAME,
-    LOWER_NAME,
     NEWEST,
+    SECOND_USER,
     SUITES,
     USER,
     USER_IDS,
-    Account,
     Feature,
     Lines,
     Memory,
     Mount,
-    Name,
     NodeGroup,
-    Partition,
-    Preemption,
-    Qos,
-    User,
     field,
-    schema_of,
 )
-from srunbook.slurm import compress_hostlist, expand_hostlist
-
-SCHEMA_URL = "https://srunbook.readthedocs.io/en/latest/_static/cluster.schema.json"
-"""Where editors find the schema."""
 
 MAX_NODES = 256
 """Nodes of a cluster, at most."""
 
+PARTITIONS = """\
+PartitionName=DEFAULT MaxTime=1-00:00:00 PriorityTier=10 PreemptMode=OFF
+PartitionName=batch Default=YES
+PartitionName=gpu
+PartitionName=cpu
+PartitionName=debug MaxTime=00:30:00 PriorityTier=20
+PartitionName=preempt PriorityTier=1 PreemptMode=REQUEUE
+"""
+"""The partitions of a cluster that has none of its own."""
+
+ACCOUNTS = """\
+add account research,my-project
+add user {users} account=research,my-project defaultaccount=research
+"""
+"""The accounts of a cluster that has none of its own."""
+
 Nodes = Annotated[
     Annotated[int, Field(ge=1, le=MAX_NODES), Tag("number")]
-    | Annotated[dict[Annotated[str, Field(pattern=LOWER_NAME)], NodeGroup], Field(min_length=1), Tag("groups")],
+    | Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Za-z][\w.-]{0,31}$")], NodeGroup], Field(min_length=1), Tag("groups")
+    ],
     Discriminator(lambda value: "groups" if isinstance(value, dict) else "number"),
 ]
 Slurm = Annotated[  # YAML reads 22.05 as a number
     str,
     BeforeValidator(lambda value: f"{value:.2f}" if isinstance(value, float) else value),
-    Field(pattern=f"^(?:{'|'.join(map(re.escape, SUITES))})$", json_schema_extra={"type": ["string", "number"]}),
+    Field(pattern=f"^(?:{'|'.join(map(re.escape, SUITES))})$"),
 ]
-ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)?$")]
+User = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_.@-]{0,30}$")]
 Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]{1,63}$")]
-MountPoint = Annotated[str, Field(pattern=r"^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
-
-
-def _partitions() -> dict[str, Partition]:
-    off: dict[str, Any] = {"priority_tier": 10, "preempt_mode": "OFF"}
-    return {
-        "batch": Partition(default=True, **off),
-        "gpu": Partition(**off),
-        "cpu": Partition(**off),
-        "debug": Partition(max_time="00:30:00", **{**off, "priority_tier": 20}),
-        "preempt": Partition(priority_tier=1, preempt_mode="REQUEUE"),
-    }
+MachinePath = Annotated[str, Field(pattern=r"^(?:/[A-Za-z0-9_-][A-Za-z0-9._+-]*)+$")]
 
 
 class Specification(BaseModel):
@@ -91,13 +87,7 @@ class Specification(BaseModel):
     ('node1', 'node2')
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        validate_by_name=True,
-        title="A cluster for srunbook cluster up",
-        json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_URL},
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
 
     name: Annotated[str, Field(pattern=CLUSTER_NAME)] = field(
         "The cluster's name: lower-case letters, digits and hyphens. Clusters with different names can run together.",
@@ -118,52 +108,32 @@ class Specification(BaseModel):
     link: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmg]bit$")] | None = field(
         "Rate of each node's link: a number and kbit, mbit or gbit.", "1gbit", None
     )
-    partitions: dict[Name, Partition] = field(
-        "The partitions, by name. By default batch, gpu, cpu, debug and preempt.",
-        {"long": {"max_time": "7-00:00:00"}},
-        _partitions,
+    partitions: Lines = field(
+        "The PartitionName lines of slurm.conf; for nodes, they may name groups. "
+        "By default batch, gpu, cpu, debug and preempt.",
+        "PartitionName=long Nodes=a100 MaxTime=7-0\n",
+        PARTITIONS,
         min_length=1,
     )
-    preemption: Preemption = field("Who preempts whom, and how.", {"send_user_signal": True}, Preemption)
-    qos: dict[Name, Qos] = field(
-        "Qualities of service, by name; normal always exists.", {"short": {"max_wall": "01:00:00"}}, dict
-    )
-    accounts: dict[Name, Account] = field(
-        "The accounts, by name. By default research and my-project.",
-        {"physics": {"qos": ["short"]}},
-        lambda: {"research": Account(), "my-project": Account()},
-        min_length=1,
-    )
-    users: dict[Annotated[str, Field(pattern=LOWER_NAME)], User] = field(
-        "The users, by name. By default alice and bob.",
-        {"alice": {"accounts": ["physics"]}},
-        lambda: {"alice": User(), "bob": User()},
-        min_length=1,
+    users: tuple[User, ...] = field("The users.", ["alice", "carol"], (USER, SECOND_USER), min_length=1)
+    sacctmgr: Lines = field(
+        "The accounts, users' associations, QOS and limits: a command of sacctmgr on each line. "
+        "By default, all users may charge the accounts research and my-project, and any --qos is taken.",
+        "add account physics\nadd user alice account=physics\n",
+        "",
     )
     slurm_conf: Lines = field(
-        "Your lines for slurm.conf, after the cluster's own lines; Slurm checks them.",
+        "Your lines for slurm.conf. A setting replaces the cluster's own.",
         "MaxArraySize=2001\n",
         "",
         alias="slurm.conf",
     )
     cgroup_conf: Lines = field("Your lines for cgroup.conf.", "AllowedRAMSpace=90\n", "", alias="cgroup.conf")
     gres_conf: Lines = field("Your lines for gres.conf.", "AutoDetect=off\n", "", alias="gres.conf")
-    prolog: Lines = field(
-        "Script that runs as root on each node before a job's first process there.",
-        '#!/bin/sh\nmkdir -p "/tmp/job-$SLURM_JOB_ID"\n',
-        "",
-    )
-    epilog: Lines = field(
-        "Script that runs as root on each node after a job.", '#!/bin/sh\nrm -rf "/tmp/job-$SLURM_JOB_ID"\n', ""
-    )
-    task_prolog: Lines = field(
-        "Script that runs as the user before each task; output such as export NAME=value sets the task's variables.",
-        '#!/bin/sh\necho "export SLURM_TMPDIR=/tmp/job-$SLURM_JOB_ID"\n',
-        "",
-    )
-    modules: dict[ModuleName, Lines] = field(
-        "Environment modules: modulefiles, by name.",
-        {"cuda/12.4": "#%Module\nsetenv CUDA_HOME /usr/local/cuda\n"},
+    files: dict[MachinePath, Lines] = field(
+        "Files on every machine, by path, such as a prolog, a modulefile or topology.conf. "
+        "A file that begins with #! can be run.",
+        {"/opt/modulefiles/cuda/12.4": "#%Module\nsetenv CUDA_HOME /usr/local/cuda\n"},
         dict,
     )
     packages: tuple[Package, ...] = field(
@@ -171,7 +141,7 @@ class Specification(BaseModel):
         ["git", "python3-venv"],
         (),
     )
-    mounts: dict[MountPoint, Mount] = field(
+    mounts: dict[MachinePath, Mount] = field(
         "Folders of your machine, by the path at which the cluster's machines see them.",
         {"/shared": {"source": "./data", "writable": True}},
         dict,
@@ -185,7 +155,7 @@ class Specification(BaseModel):
         """Turn what pydantic says into sentences that name the place of a value."""
         try:
             specification = handler(values)
-            problems = [*_of_nodes(specification), *_of_names(specification)]
+            problems = _of_nodes(specification)
         except ValidationError as error:
             items = [(_path(item["loc"]), item) for item in error.errors(include_url=False)]
             problems = [(path, _sentence(path, item)) for path, item in items]
@@ -222,49 +192,6 @@ class Specification(BaseModel):
         """Names of the compute nodes."""
         return tuple(chain.from_iterable(self.members.values()))
 
-    def nodes_of(self, partition: Partition) -> tuple[str, ...]:
-        """Return the names of a partition's nodes; raise a `ValueError` if it lists a node that does not exist."""
-        if partition.nodes is None:
-            return self.node_names
-        nodes: dict[str, None] = {}
-        for item in partition.nodes:
-            nodes |= dict.fromkeys(self.members.get(item) or expand_hostlist(item))
-        if absent := [name for name in nodes if name not in self.node_names]:
-            groups = ", ".join(self.groups)
-            raise ValueError(
-                f"there is no {absent[0]}. The nodes are node1 to {self.node_names[-1]}, the groups {groups}"
-            )
-        return tuple(nodes)
-
-    @property
-    def default_partition(self) -> str:
-        """Return the partition for jobs that do not choose one."""
-        marked = [name for name, partition in self.partitions.items() if partition.default]
-        return (marked or list(self.partitions))[0]
-
-    @property
-    def ordered_accounts(self) -> list[str]:
-        """Return the names of the accounts, each after its parent if it has one.
-
-        >>> Specification(accounts={"a": {"parent": "b"}, "b": {}}).ordered_accounts
-        ['b', 'a']
-        """
-        ordered: list[str] = []
-        left = dict(self.accounts)
-        while more := [name for name, account in left.items() if account.parent in (None, *ordered)]:
-            ordered += more
-            left = {name: account for name, account in left.items() if name not in more}
-        return [*ordered, *left]
-
-    @property
-    def limited(self) -> list[str]:
-        """Return the resources on which there is a limit in accounting."""
-        limits = [
-            limit for qos in self.qos.values() for limit in (qos.max_tres_per_job, qos.max_tres_per_user, qos.grp_tres)
-        ]
-        limits += [account.grp_tres for account in self.accounts.values()]
-        return list(dict.fromkeys(resource for limit in limits for resource in limit))
-
     def group_of(self, node: str) -> NodeGroup:
         """Return the group of a node."""
         return next(self.groups[name] for name, nodes in self.members.items() if node in nodes)
@@ -300,16 +227,8 @@ Place = tuple[Any, ...]
 Problem = tuple[Place, str]
 """Path of the value that a problem is about, and the problem in a sentence."""
 
-SECTIONS: dict[str, type[BaseModel]] = {
-    "nodes": NodeGroup,
-    "partitions": Partition,
-    "preemption": Preemption,
-    "qos": Qos,
-    "accounts": Account,
-    "users": User,
-    "mounts": Mount,
-}
-"""The model of each section; all but `preemption` hold several by name."""
+SECTIONS: dict[str, type[BaseModel]] = {"nodes": NodeGroup, "mounts": Mount}
+"""The model of each section, which holds several by name."""
 
 
 def keys(model: type[BaseModel]) -> dict[str, Any]:
@@ -326,11 +245,10 @@ def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     """Say what is wrong with a value: what was found, what is allowed, an example."""
     value = shown(item["input"])
     if item["loc"][-1] == "[key]":
-        return f"{value} is no name for one of {path[-2]}: a name matches {item['ctx']['pattern']}"
-    depth = 1 if path[0] == "preemption" else 2
-    inside = path[0] in SECTIONS and len(path) > depth
+        return f"{value} can't be a key of {path[-2]}: a key matches {item['ctx']['pattern']}"
+    inside = path[0] in SECTIONS and len(path) > 2
     known = keys(SECTIONS[path[0]] if inside else Specification)
-    key = path[depth if inside else 0]
+    key = path[2 if inside else 0]
     if item["type"] == "extra_forbidden":
         near = get_close_matches(str(key).lower().replace("-", "_"), known, n=1)
         return f"unknown key {shown(key)}; " + (
@@ -343,43 +261,18 @@ def _sentence(path: Place, item: Mapping[str, Any]) -> str:
     return f"{dotted} {missing}. {known[key].description} Example: {key}: {example}"
 
 
-def _of_nodes(specification: Specification) -> Iterator[Problem]:
-    """Yield how nodes and partitions contradict each other; Slurm judges the rest."""
+def _of_nodes(specification: Specification) -> list[Problem]:
+    """Return how the nodes contradict each other; Slurm judges the rest."""
+    problems: list[Problem] = []
     if isinstance(specification.nodes, dict):
-        for name in ("cpus", "memory", "gpus_per_node", "features"):
-            if name in specification.model_fields_set:
-                yield (name,), f"{name} is for nodes that are all alike: write it into each group of nodes"
+        problems += [
+            ((name,), f"{name} is for nodes that are all alike: write it into each group of nodes")
+            for name in ("cpus", "memory", "gpus_per_node", "features")
+            if name in specification.model_fields_set
+        ]
     if (total := len(specification.node_names)) > MAX_NODES:
-        yield ("nodes",), f"the groups have {total} nodes together: a cluster has 1 to {MAX_NODES}"
-    alone = dict.fromkeys(specification.node_names)
-    for name, partition in specification.partitions.items():
-        try:
-            nodes = specification.nodes_of(partition)
-        except ValueError as error:
-            yield ("partitions", name, "nodes"), f"partition {name}: {error}"
-            nodes = specification.node_names  # it may be meant to have all that no other has
-        alone = {node: None for node in alone if node not in nodes}
-    if alone:
-        yield ("partitions",), f"{compress_hostlist(alone)} is in no partition, so no job could run there"
-
-
-NAMED = {
-    "accounts": [("partitions", "allow_accounts"), ("accounts", "parent"), ("users", "accounts")],
-    "qos": [("partitions", "qos"), ("qos", "preempt"), ("accounts", "qos")],
-}
-"""Fields that name an account or a QOS."""
-
-
-def _of_names(specification: Specification) -> Iterator[Problem]:
-    """Yield each name of a QOS or an account that is nowhere defined, some of which Slurm would pass over."""
-    for kind, fields in NAMED.items():
-        known = [*(["normal"] if kind == "qos" else []), *getattr(specification, kind)]
-        for section, key in fields:
-            for name, values in getattr(specification, section).items():
-                value = getattr(values, key) or ()
-                for wanted in (value,) if isinstance(value, str) else value:
-                    if wanted not in known:
-                        yield (section, name, key), f"{shown(wanted)} is not in {kind}, which has {', '.join(known)}"
+        problems.append((("nodes",), f"the groups have {total} nodes together: a cluster has 1 to {MAX_NODES}"))
+    return problems
 
 
 def read_specification(
@@ -391,7 +284,7 @@ def read_specification(
         path: A file in YAML 1.2; relative paths in it begin at its folder.
         options: Further fields by name, as in `{"nodes": 2}`; with a site's groups, this is the most nodes that each
             group gets.
-        site: One of `srunbook.sites.names()`, whose nodes, partitions, QOS and accounts are the starting point.
+        site: One of `srunbook.sites.names()`, whose nodes, partitions and accounts are the starting point.
 
     Returns:
         The specification, with absolute paths.
@@ -425,11 +318,3 @@ def read_specification(
         for target, mount in specification.mounts.items()
     }
     return specification.model_copy(update={"mounts": mounts} if mounts else {})
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a configuration file, for editors.
-
-    It says what each field may be, but not which fields exclude each other.
-    """
-    return {**schema_of(Specification, "validation"), "description": "A file for srunbook cluster up --config."}

@@ -3,82 +3,81 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from srunbook.cluster._daemons import node_states
-from srunbook.cluster._sections import field, schema_of
+from srunbook.cluster._daemons import dead_daemons, node_states
 from srunbook.cluster._state import State
 
 
-class Told(BaseModel):
-    """A part of what is told; it cannot be changed."""
+@dataclass(frozen=True)
+class NodeStatus:
+    """A node of a cluster.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    Args:
+        name: Its name.
+        address: Its address in the cluster's own network.
+        state: Its state in the short form of `sinfo`, or `unknown` while the controller doesn't answer.
+        cpus: CPUs that it claims.
+        memory_mib: Memory that it claims, in MiB.
+        gres: Generic resources that it claims.
+        features: Its features.
+    """
 
-
-class NodeStatus(Told):
-    """A node of a cluster."""
-
-    name: str = field("Its name.", "node1")
-    address: str = field("Its address in the cluster's own network.", "10.77.0.1")
-    state: str = field("Its state in `sinfo`'s short form, or `unknown` while the controller doesn't answer.", "idle")
-    cpus: int = field("CPUs that it claims.", 16)
-    memory_mib: int = field("Memory that it claims, in MiB.", 65536)
-    gres: tuple[str, ...] = field("Generic resources that it claims.", ["gpu:a100:4"])
-    features: tuple[str, ...] = field("Its features.", ["a100"])
-
-
-class PluginStatus(Told):
-    """Slurm's plugins that shape behaviour."""
-
-    proctrack: str = field("The plugin that tracks processes.", "proctrack/cgroup")
-    task: str = field("The plugin that confines tasks.", "task/cgroup")
-    gather: str = field("The plugin that measures tasks.", "jobacct_gather/cgroup")
+    name: str
+    address: str
+    state: str
+    cpus: int
+    memory_mib: int
+    gres: tuple[str, ...]
+    features: tuple[str, ...]
 
 
-class LimitStatus(Told):
-    """What a cluster may take of this machine."""
+@dataclass(frozen=True)
+class ClusterStatus:
+    """A cluster that is up.
 
-    processors: int = field("CPUs of this machine, which all nodes share.", 2)
-    memory_mib: int = field("Memory of the whole cluster, in MiB.", 19284)
-    shared_mib: int = field("Size of `/dev/shm`, and of `/tmp`, on each node, in MiB.", 2410)
-    processes: int = field("Processes and threads on each node.", 4096)
-    enforced: tuple[Annotated[str, Field(pattern="^(memory|processes)$")], ...] = field(
-        "Which of these limits a cgroup enforces: `memory`, `processes`.", ["memory", "processes"]
-    )
+    Args:
+        schema: Version of this format; a change of what a field means changes it.
+        name: Name of the cluster.
+        slurm: Version of Slurm.
+        debian: Debian suite that it comes from.
+        users: Its users.
+        plugins: Slurm's plugins that shape behaviour: `proctrack`, `task` and `gather`.
+        limits: What the cluster may take of this machine: `processors`, which all nodes share; `memory_mib` of the
+            whole cluster; `shared_mib`, the size of `/dev/shm` and of `/tmp` on each node; `processes` and threads on
+            each node; and `enforced`, which of `memory` and `processes` a cgroup enforces.
+        nodes: Its nodes, in the order of their numbers.
+        dead: Daemons that should run and don't, by machine; `up` starts them.
+        faults: Faults that haven't been healed: the `kind` of each, and what it affects.
+    """
 
-
-class ClusterStatus(Told):
-    """A cluster that is up."""
-
-    version: Literal[1] = field("Version of this format: 1.", 1, 1, alias="schema")
-    name: str = field("Name of the cluster.", "srunbook")
-    slurm: str = field("Version of Slurm.", "22.05.8")
-    debian: str = field("Debian suite that it comes from.", "bookworm")
-    users: tuple[str, ...] = field("Its users.", ["alice", "bob"])
-    plugins: PluginStatus = Field(description="Slurm's plugins that shape behaviour.")
-    limits: LimitStatus = Field(description="How much of this machine it may use.")
-    nodes: tuple[NodeStatus, ...] = Field(description="Its nodes, in the order of their numbers.")
-    faults: tuple[dict[str, str], ...] = field(
-        "Faults that haven't been healed: the `kind` of each, and what it affects.",
-        [{"kind": "drain", "node": "node1"}],
-    )
+    schema: int
+    name: str
+    slurm: str
+    debian: str
+    users: tuple[str, ...]
+    plugins: dict[str, str]
+    limits: dict[str, Any]
+    nodes: tuple[NodeStatus, ...]
+    dead: dict[str, list[str]]
+    faults: tuple[dict[str, str], ...]
 
 
 def describe(state: State) -> ClusterStatus:
     """Describe a cluster that is up."""
-    specification, states = state.specification, node_states(state)
+    specification, dead = state.specification, dead_daemons(state)
+    # Without a controller or its munge, Slurm's commands wait for a minute.
+    states = {} if {"slurmctld", "munged"}.intersection(dead.get("ctl", ())) else node_states(state)
     groups = {node: specification.group_of(node) for node in specification.node_names}
     return ClusterStatus(
+        schema=1,
         name=specification.name,
         slurm=state.root["slurm"],
         debian=state.root["suite"],
-        users=tuple(specification.users),
-        plugins=PluginStatus(**{name: state.plugins[name] for name in PluginStatus.model_fields}),
-        limits=LimitStatus(processors=len(os.sched_getaffinity(0)), **asdict(state.limits)),
+        users=specification.users,
+        plugins={name: state.plugins[name] for name in ("proctrack", "task", "gather")},
+        limits={"processors": len(os.sched_getaffinity(0)), **asdict(state.limits)},
         nodes=tuple(
             NodeStatus(
                 name=node,
@@ -91,10 +90,6 @@ def describe(state: State) -> ClusterStatus:
             )
             for node, group in groups.items()
         ),
+        dead=dead,
         faults=tuple(state.faults),
     )
-
-
-def status_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a `ClusterStatus`."""
-    return schema_of(ClusterStatus, "serialization")

@@ -75,16 +75,23 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, OutputFiles]]:
         # What a user wrote, such as the name of a folder, comes before these lines.
         output, errors = (re.findall(rf"^   {name}=(/.*)$", record, re.MULTILINE)[-1:] for name in ("StdOut", "StdErr"))
         if number and output:
-            # Slurm 22.05 leaves fields such as %N and %5j as they were written; newer ones leave none.
+            # Slurm 24.11 leaves some fields as they were written; 22.05 leaves more, and %b it never replaces.
             host = re.findall(r"^   BatchHost=(\S+)$", record, re.MULTILINE)
-            values = {"j": number[1], "A": number[2] or number[1], "s": "batch", "n": "0", "t": "0"}
-            values |= {letter: value for letter, value in (("a", number[3]), ("N", "".join(host))) if value}
+            values = _values(number[1], number[2] or number[1], number[3] or "", "".join(host))
+            del values["b"]
             files = OutputFiles(*(expand_pattern(path, values) for path in (output[0], (errors or output)[0])))
             yield number[1], files
             if number[2]:
                 yield f"{number[2]}_{number[3]}", files
             if number[4]:
                 yield f"{number[4]}+{number[5]}", files
+
+
+def _values(job: str, leader: str, index: str, host: str) -> dict[str, str]:
+    """Return what replaces each letter in the names of a job's files, as Slurm does; %b came after 22.05."""
+    index = index or "4294967294"  # of a job that is no array
+    step = {"J": job, "s": "batch", "n": "0", "t": "0"}
+    return {"j": job, "A": leader, "a": index, "b": index[-1], **step, **({"N": host} if host else {})}
 
 
 def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:
@@ -99,12 +106,12 @@ def _ask_rows(job: str, run: Run, *more: str) -> list[dict[str, str]]:
 
 def _files(row: Mapping[str, str], head: Head) -> OutputFiles:
     """Return the files of a job, from its row of sacct."""
+    job = row["JobIDRaw"]
     leader, _, index = row["JobID"].partition("_")
-    values = {"j": row["JobIDRaw"], "A": leader if index else row["JobIDRaw"], "x": row["JobName"], "u": row["User"]}
-    if index:
-        values["a"] = index
-    if " " not in row["NodeList"] and (hosts := expand_hostlist(row["NodeList"])):  # and not `None assigned`
-        values["N"] = hosts[0]
+    hosts = expand_hostlist(row["NodeList"]) if " " not in row["NodeList"] else []  # and not `None assigned`
+    values = _values(job, leader if index else job, index, "".join(hosts[:1])) | {"x": row["JobName"], "u": row["User"]}
+    if "StdOut" not in row:  # before 24.05
+        del values["b"]
     options = [] if row.get("StdOut") else _options(row, head)
     default = "slurm-%A_%a.out" if index else "slurm-%j.out"
     output = row.get("StdOut") or _pattern(options, "output") or default
