@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import select
-import shlex
 import struct
 import subprocess
 import sys
@@ -47,41 +46,6 @@ def test_a_failed_job_is_accounted_as_failed(slurm, tmp_path):
         (f"{job.identity}.0", "true", "COMPLETED", "0:0"),
     ]
     assert (job.state, job.exit_status, job.output) == ("FAILED", 3, "before the end\n")
-
-
-SIGNALS = """\
-#!/bin/bash
-cat >child.sh <<'END'
-trap 'echo child got it' USR1
-touch child-is-ready
-until [ -e all-was-said ]; do sleep 0.1; done
-END
-cat >task.sh <<'END'
-trap 'echo task got it' USR1
-bash child.sh &
-wait
-wait
-END
-srun bash task.sh
-"""
-
-
-def test_signals_reach_only_the_task(slurm, as_user, until, tmp_path):
-    """Under proctrack/cgroup a signal of scancel reaches the process of the task and not its children."""
-    assert slurm.plugins["proctrack"] == "proctrack/cgroup", "this machine has no cgroup version 1"
-    script = tmp_path / "signals.sbatch"
-    script.write_text(SIGNALS)
-    folder = cluster.stage(slurm, script)
-    job = as_user("sbatch", "--parsable", f"--chdir={folder}", f"{folder}/signals.sbatch").strip()
-    there = slurm.folder / folder.lstrip("/")
-    until((there / "child-is-ready").exists)
-    as_user("scancel", "--signal=USR1", f"{job}.0")
-    until(lambda: "task got it" in (there / f"slurm-{job}.out").read_text())
-    (there / "all-was-said").touch()  # a child that had got it, too, would say so before it looks for this file
-    ended = cluster.await_job(slurm, job)
-
-    assert "task got it" in ended.output
-    assert "child got it" not in ended.output
 
 
 def test_jobs_find_the_modules_of_the_guides(slurm, as_user):
@@ -138,13 +102,6 @@ def test_a_shell_has_this_terminal(slurm):
     os.close(line)
 
 
-def test_a_command_that_was_killed_has_the_status_of_its_signal(slurm):
-    """As in a shell, `exec` ends with 128 and the signal that ended its command."""
-    killed = ["exec", "--name", slurm.specification.name, "bash", "-c", "kill -9 $$"]
-
-    assert subprocess.run([*COMMAND, *killed], check=False).returncode == 137
-
-
 def test_a_user_has_no_open_file_and_no_mask_of_root(slurm, tmp_path):
     """A user's process has the three streams and a home, whatever the caller had open."""
     mask, leaked = os.umask(0), os.open(tmp_path, os.O_RDONLY)
@@ -156,21 +113,6 @@ def test_a_user_has_no_open_file_and_no_mask_of_root(slurm, tmp_path):
         os.close(leaked)
 
     assert said.split() == ["4", "/home/alice", "0022"]
-
-
-def test_tar_carries_folders_there_and_back(slurm, tmp_path):
-    """`exec` passes input and output on as they are, so tar fills a folder in a home, and brings it back."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a").write_bytes(bytes(range(256)))
-    (tmp_path / "back").mkdir()
-    within = shlex.join([*COMMAND, "exec", "--name", slurm.specification.name, "--"])
-    line = f"tar cf - data | {within} tar xf - && {within} tar cf - data | tar xf - -C back"
-    subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, check=True)
-    owner = cluster.capture(slurm, ["stat", "--format=%U", "data/a"]).stdout
-    cluster.capture(slurm, ["rm", "-r", "data"])
-
-    assert owner == f"{cluster.USER}\n"
-    assert (tmp_path / "back" / "data" / "a").read_bytes() == bytes(range(256))
 
 
 def test_root_administers(slurm):

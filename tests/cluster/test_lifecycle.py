@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -125,6 +126,19 @@ def test_a_signal_undoes_an_up(no_trace, name, generation, until, number):
 
     assert process.wait() == {signal.SIGINT: 1, signal.SIGTERM: 143}[number]
     assert not record.exists()
+
+
+def test_a_signal_ends_the_making_of_a_root(no_trace, tmp_path):
+    """What waits for a mirror that never answers ends with `up`, and its tree is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mirror = f"http://127.0.0.1:{silent.getsockname()[1]}/debian"
+        environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "no_proxy": "127.0.0.1"}
+        process = subprocess.Popen([*COMMAND, "up", "--slurm", "22.05", "--mirror", mirror], env=environ)
+        with silent.accept()[0]:
+            process.terminate()
+
+            assert process.wait() == 143
+    assert [path.name for path in (tmp_path / "srunbook" / "roots").iterdir()] == ["bookworm.log"]
 
 
 def test_two_ups_of_one_name(no_trace, name, generation):

@@ -9,20 +9,11 @@ from pathlib import Path
 import pytest
 
 from srunbook.cluster import Bind, Image, Provision, Specification, State, read_state
-from srunbook.cluster._configuration import choose_plugins, gres_conf, slurm_conf
+from srunbook.cluster._configuration import choose_plugins, slurm_conf
 from srunbook.cluster._roots import image_recipe
 from srunbook.cluster._scripts import shell_script
 
 PLUGINS = choose_plugins("22.05.8", cgroup_v1=True)
-
-
-def test_a_cluster_without_gpus_has_no_trace_of_them():
-    """Without GPUs neither slurm.conf nor gres.conf mentions any, but for the name of a partition."""
-    specification = Specification(gpus_per_node=0, features=())
-
-    assert gres_conf(specification) == ""
-    text = slurm_conf(specification, PLUGINS).lower().replace("partitionname=gpu", "")
-    assert not any(word in text for word in ("gres", "gpu", "feature"))
 
 
 def test_own_lines_replace_the_clusters_own():

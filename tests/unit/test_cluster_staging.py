@@ -52,15 +52,6 @@ def test_the_folder_of_the_script_comes_along_without_its_name(home, project):
     assert (home / "train" / "conf" / "key").readlink() == Path("/etc/shadow")
 
 
-def test_a_link_that_was_asked_for_by_name_is_what_it_leads_to(home, project):
-    """Whoever names a link means what it leads to."""
-    link = project.parent / "linked.sh"
-    link.symlink_to(project / "run.sh")
-    staged(home, project / "train.sbatch", link)
-
-    assert (home / "train" / "linked.sh").read_text() == "run"
-
-
 def test_a_name_that_is_taken_gets_a_number(home, project):
     """Whatever has the name of the new folder, even a link that leads nowhere, another one is made beside it."""
     (home / "train").symlink_to("/nowhere")

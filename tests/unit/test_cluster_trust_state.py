@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from srunbook import cluster
 from srunbook.cli.cluster import command as cli
 from srunbook.cluster import ClusterError, Specification, State, _lifecycle, _roots
-from srunbook.cluster._state import locked
 
 NAME = "planted"
 
@@ -92,30 +91,6 @@ def test_a_broken_record_is_named_and_cleared_away(text):
     assert not folder.exists()
 
 
-def test_a_useless_cache_folder_is_named(monkeypatch):
-    """Where no folder can be made, the message names it."""
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    monkeypatch.setattr(_lifecycle, "check_host", lambda: None)
-    monkeypatch.setattr(_roots, "check_host", lambda **_: None)
-    result = CliRunner().invoke(cli, ["up", "--mirror", "http://one.example/debian"])
-
-    assert (result.exit_code, result.exception.__class__) == (1, SystemExit)
-    assert "/dev/null" in result.stderr
-
-
-def test_one_at_a_time_holds_a_cluster():
-    """A second command for the same cluster is refused; one for another cluster is not."""
-    with (
-        locked(NAME),
-        locked("other"),
-        pytest.raises(ClusterError, match="another command is starting or stopping cluster 'planted'"),
-        locked(NAME),
-    ):
-        pass
-    with locked(NAME):
-        pass
-
-
 def test_a_generation_that_moved_on_is_said_to_be_gone(monkeypatch):
     """Once sid holds another Slurm, 26.05 fails with a sentence and `newest` goes on."""
     later = _roots.Root("x", "sid", "27.05.1", {})
@@ -136,12 +111,3 @@ def test_a_mirror_is_found_in_either_form(tmp_path):
     (tmp_path / "sources.list").write_text("# none\ndeb [arch=amd64] http://one.example/debian bookworm main\n")
 
     assert _roots.mirror_of_host(tmp_path) == "http://one.example/debian"
-
-
-def test_bad_faults_are_refused():
-    """A fault of a node that is not there is refused before anything is broken."""
-    state = State(Specification(nodes=2))
-    with pytest.raises(cluster.SpecificationError, match="node 'node9': the cluster has node1, node2"):
-        cluster.faults.kill_node(state, "node9")
-
-    assert state.faults == []

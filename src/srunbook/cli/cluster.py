@@ -60,13 +60,14 @@ def command() -> None:
 @click.option("--features", show_default="a100", help="Features; the first one is the type of the GPUs.")
 @click.option("--cpu-quota", type=float, help="CPUs that each node really may use, such as 0.5.")
 @click.option("--link", help="Rate of each node's link, such as 1gbit.")
-@click.option("--mirror", help="Debian mirror for making a root; that of this machine's apt by default.")
+@click.option("--mirror", help="Debian mirror for making a root. Default: the mirror in this machine's apt.")
 def up(config: Path | None, site: str | None, mirror: str | None, **options: Any) -> None:
     """Start a cluster and wait until all its nodes are idle.
 
-    Options override the file, and the file overrides the site. A site's cluster has at most 4
+    In a cluster that is up, start the daemons that have died. Options override the file, and the
+    file overrides the site. A site's cluster has at most 4
     nodes of each kind. The first time, a Debian root with that Slurm is made and kept in the
-    cache, which takes a minute or two.
+    cache, which takes 1 to 5 minutes.
     """
     specification = cluster.read_specification(config, given(options), site=site)
     cluster.up(specification, provision(), mirror=mirror, say=say)
@@ -172,7 +173,7 @@ def submit(
 
 @command.group(epilog="Example: srunbook cluster fault drop node1 node2 && srunbook cluster fault heal")
 def fault() -> None:
-    """Break something, to see what a job makes of it; `heal` and `down` undo it."""
+    """Break something to see how a job reacts; `heal` and `down` undo it."""
 
 
 node, nodes = click.Argument(["node"]), click.Argument(["nodes"], nargs=-1)

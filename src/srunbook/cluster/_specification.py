@@ -118,7 +118,7 @@ class Specification(BaseModel):
     users: tuple[User, ...] = field("The users.", ["alice", "carol"], (USER, SECOND_USER), min_length=1)
     sacctmgr: Lines = field(
         "The accounts, users' associations, QOS and limits: a command of sacctmgr on each line. "
-        "By default, all users may charge the accounts research and my-project, and any --qos is taken.",
+        "By default, all users may charge the accounts research and my-project, and any --qos works.",
         "add account physics\nadd user alice account=physics\n",
         "",
     )
