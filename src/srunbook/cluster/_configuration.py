@@ -69,19 +69,23 @@ def node_lines(specification: Specification) -> str:
     return text
 
 
+def like_a_site(specification: Specification) -> bool:
+    """Return whether a cluster has nodes or accounts of its own; another one takes any QOS, and counts no GPU types."""
+    return isinstance(specification.nodes, dict) or bool(specification.sacctmgr)
+
+
 def resource_lines(specification: Specification) -> str:
     """Return the lines of slurm.conf that make generic resources known, and have accounting count them."""
     resources = [resource for group in specification.groups.values() for resource in group.resources]
     names = dict.fromkeys(name for name, _, _ in resources)
     counted = [f"gres/{name}" for name in names]
-    counted += dict.fromkeys(f"gres/{name}:{kind}" for name, kind, _ in resources if kind)
+    if like_a_site(specification):
+        counted += dict.fromkeys(f"gres/{name}:{kind}" for name, kind, _ in resources if kind)
     return f"GresTypes={','.join(names)}\nAccountingStorageTRES={','.join(counted)}\n" if names else ""
 
 
 def slurm_conf(specification: Specification, plugins: Mapping[str, Any]) -> str:
     """Return the text of slurm.conf; a setting among the specification's own lines replaces the cluster's own."""
-    # A cluster without nodes or accounts of its own takes any QOS.
-    like_a_site = isinstance(specification.nodes, dict) or specification.sacctmgr
     settings = f"""\
 ClusterName=srunbook
 SlurmctldHost=ctl({specification.address("ctl")})
@@ -102,7 +106,7 @@ JobAcctGatherType={plugins["gather"]}
 JobAcctGatherFrequency=task=2
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
-AccountingStorageEnforce={"associations,limits,qos" if like_a_site else "associations"}
+AccountingStorageEnforce={"associations,limits,qos" if like_a_site(specification) else "associations"}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides

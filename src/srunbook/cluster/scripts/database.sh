@@ -27,18 +27,31 @@ await mariadbd mariadb --execute="CREATE DATABASE IF NOT EXISTS slurm_acct_db;
 CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket; GRANT ALL ON slurm_acct_db.* TO slurm@localhost"
 lives slurmdbd || slurmdbd
 await slurmdbd sh -c 'sacctmgr -nP show cluster format=cluster | grep -q . || sacctmgr --immediate add cluster srunbook'
-lives slurmctld || slurmctld -i # files of its state that it has not written yet are no reason to give up
-await slurmctld sh -c 'scontrol ping | grep -q UP'
-[ ! -e /run/accounts ] || exit 0
-# Slurm limits only what it counts, and the controller has told accounting that before it is registered.
-await slurmctld sh -c 'sacctmgr -nP show cluster format=controlhost | grep -q .'
-number=0
-while IFS= read -r line; do
-    number=$((number + 1))
-    case $line in '' | '#'*) continue ;; esac
-    eval "sacctmgr --immediate $line" >/run/said 2>&1 </dev/null && continue
-    cat /run/said >&2
-    echo "sacctmgr refuses line $number: $line" >&2
-    exit 1
-done </etc/slurm/sacctmgr
-touch /run/accounts
+serve() { # what it has not written yet of its state is no reason to give up
+    lives slurmctld || slurmctld -i "$@"
+    await slurmctld sh -c 'scontrol ping | grep -q UP'
+}
+tell() { # Slurm limits only what it counts, and the controller has told accounting that before it is registered
+    await slurmctld sh -c 'sacctmgr -nP show cluster format=controlhost | grep -q .'
+    number=0
+    while IFS= read -r line; do
+        number=$((number + 1))
+        case $line in '' | '#'*) continue ;; esac
+        eval "sacctmgr --immediate $line" >/run/said 2>&1 </dev/null && continue
+        cat /run/said >&2
+        echo "sacctmgr refuses line $number: $line" >&2
+        exit 1
+    done </etc/slurm/sacctmgr
+    touch /run/accounts
+}
+qos='^ *PartitionName=.* QOS='
+if [ ! -e /run/accounts ] && grep -qi "$qos" /etc/slurm/slurm.conf; then # it starts only if the QOS of a partition is there
+    cp -r /etc/slurm /run/slurm
+    sed -i "/$qos/I s/ QOS=[^ ]*//I" /run/slurm/slurm.conf
+    serve -f /run/slurm/slurm.conf
+    tell
+    pkill -x slurmctld
+    while lives slurmctld; do sleep 0.1; done
+fi
+serve
+[ -e /run/accounts ] || tell
