@@ -164,15 +164,11 @@ def test_up_starts_what_is_dead(no_trace, name, generation):
     state = cluster.up(Specification(name=dead, slurm=generation, nodes=1))
     asked = cluster.capture(state, ["sbatch", "--parsable", "--wrap=until [ -e go ]; do sleep 0.1; done"])
     saved = "touch now; scontrol update JobId=1 Comment=x; until [ /var/spool/slurmctld/job_state -nt now ]; do :; done"
-    for line in ("until [ $(squeue -ho %t) = R ]; do sleep 0.1; done", saved):
+    for line in ("until [ $(squeue -ho %t) = R ]; do sleep 0.1; done", saved, "scontrol reconfigure"):
         assert cluster.capture(state, ["sh", "-c", line], user="root", machine="ctl").returncode == 0
     for machine, daemon in (("ctl", "slurmctld"), ("ctl", "mariadbd"), ("node1", "munged"), ("node1", "slurmd")):
-        cluster.capture(
-            state,
-            ["sh", "-c", f"pkill -9 -x {daemon}; while pgrep -x {daemon}; do :; done"],
-            user=None,
-            machine=machine,
-        )
+        kill = f"pkill -9 -x '{daemon}(-wlm)?'; while pgrep -x '{daemon}(-wlm)?'; do :; done"
+        cluster.capture(state, ["sh", "-c", kill], user=None, machine=machine)
     said: list[str] = []
     told = cluster.describe(state)
     cluster.up(state.specification, say=said.append)

@@ -22,7 +22,7 @@ def start_daemons(state: State, machines: Sequence[str]) -> None:
     _all_at_once(state, {machine: ["sh", "-ec", shell_script("munge")] for machine in machines})
     if "ctl" in machines:
         _all_at_once(state, {"ctl": ["sh", "-ec", shell_script("database")]})
-    start = "pgrep -x slurmd >/dev/null || slurmd"
+    start = "pgrep -x 'slurmd(-wlm)?' >/dev/null || slurmd"
     _all_at_once(state, {machine: ["sh", "-ec", start] for machine in machines if machine.startswith("node")})
 
 
@@ -31,7 +31,8 @@ def dead_daemons(state: State) -> dict[str, list[str]]:
     dead: dict[str, list[str]] = {}
     for machine in filter(state.has, state.machines):
         others = CONTROLLER if machine == "ctl" else ("slurmd",) if machine.startswith("node") else ()
-        running = {program_of(child) for child in children(state.first_process(machine))}
+        # Debian's daemons end in -wlm once `scontrol reconfigure` has started them again.
+        running = {program_of(child).removesuffix("-wlm") for child in children(state.first_process(machine))}
         if missing := [name for name in ("munged", *others) if name not in running]:
             dead[machine] = missing
     return dead

@@ -15,6 +15,7 @@ def shell_script(name: str) -> str:
 MACHINE = f"""\
 {shell_script("root")}\
 ip link set lo up
+echo 0 2147483647 >/proc/sys/net/ipv4/ping_group_range # all users may ping, as most distributions have it
 echo ready
 exec tini -s -- sleep infinity </dev/null >/dev/null 2>&1
 """

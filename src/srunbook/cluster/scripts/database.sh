@@ -1,6 +1,6 @@
 # Starts what isn't running yet of the accounting and the controller. The first time, makes the accounts.
 scontrol show hostnames ctl >/dev/null # reads slurm.conf, and nothing has been started yet
-lives() { pgrep -x "$1" >/dev/null; }
+lives() { pgrep -x "$1(-wlm)?" >/dev/null; } # `scontrol reconfigure` starts Debian's slurmctld again as slurmctld-wlm
 await() { # a daemon, and a command that works once the daemon does
     daemon=$1 tries=0
     shift
@@ -50,7 +50,7 @@ if [ ! -e /run/accounts ] && grep -qi "$qos" /etc/slurm/slurm.conf; then # it st
     sed -i "/$qos/I s/ QOS=[^ ]*//I" /run/slurm/slurm.conf
     serve -f /run/slurm/slurm.conf
     tell
-    pkill -x slurmctld
+    pkill -x 'slurmctld(-wlm)?'
     while lives slurmctld; do sleep 0.1; done
 fi
 serve
