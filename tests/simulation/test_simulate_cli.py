@@ -83,7 +83,7 @@ def test_a_full_disk():
         command = [*SRUNBOOK, "simulate", "--", "sh", "-c", "echo x; sleep 600"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
 
-    assert "all tasks were killed: [Errno 28] No space left on device" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("all tasks were killed: [Errno 28] No space left on device")
     assert "Traceback" not in done.stderr
     assert done.returncode == 1
 

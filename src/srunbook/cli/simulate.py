@@ -103,10 +103,11 @@ def command(command: tuple[str, ...], **options: Any) -> None:
     except KeyboardInterrupt:
         _say("interrupted; all tasks were killed")
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BROKEN_PIPE)
     except OSError as error:
+        # What is left in the buffer of stdout can't be written at the exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(BROKEN_PIPE)
         _say(f"stopped, and all tasks were killed: {error}")
         sys.exit(1)
     if result.failure:
