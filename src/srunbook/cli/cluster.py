@@ -110,7 +110,8 @@ UNLIMITED = ", which nothing enforces: no cgroup for it is writable here"
 def dead(daemons: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a line for each machine on which daemons have died."""
     return [
-        f"dead on {machine}: {', '.join(names)}; `srunbook cluster up` starts it" for machine, names in daemons.items()
+        f"dead on {machine}: {', '.join(names)}; run the same `srunbook cluster up` as before"
+        for machine, names in daemons.items()
     ]
 
 
