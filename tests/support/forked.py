@@ -36,6 +36,7 @@ try:
     status = 0
 except SystemExit as end:
     status = end.code if isinstance(end.code, int) else 1
+    isinstance(end.code, str) and print(end.code, file=sys.stderr)  # as Python does
 except BaseException:
     traceback.print_exc()
 finally:

@@ -45,6 +45,12 @@ def job_run(
     )
 
 
+def login_run(state: State, program: Path, command: str, output: str) -> Recording:
+    """Describe what a program printed on the login node of the test cluster."""
+    versions = {"slurm": state.root["slurm"], "python": platform.python_version()}
+    return new_run(program, command, output, where="process", versions=versions)
+
+
 def check_entry(
     recorded: Callable[..., None],
     state: State,

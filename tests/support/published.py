@@ -37,11 +37,12 @@ def provision() -> Provision:
 
 
 def programs_of(script: Path) -> list[Path]:
-    """Return the programs of the guide of a published script, which a reader has beside it."""
+    """Return the programs and tables of the guide of a published script, which a reader has beside it."""
     if script.parent.parent != ROOT / "slurm":
         return []
     folder = ROOT / "examples" / script.parent.name
-    return sorted(path for path in [*folder.glob("*.py"), *folder.glob("full/*.py")] if path.name[:5] != "plot_")
+    patterns = ("*.py", "full/*.py", "*.csv", "Snakefile")
+    return sorted(path for name in patterns for path in folder.glob(name) if path.name[:5] != "plot_")
 
 
 def cluster_name(config: pytest.Config, *parts: str) -> str:
