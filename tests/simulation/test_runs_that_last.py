@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from support import forked
 from support.reader import Reader
@@ -83,3 +88,55 @@ def test_row_fails(run: forked.Run, tmp_path: Path, number: int, setting: str, e
     assert training.statuses == [1, 1], training.text
     assert error in training.text
     assert not (tmp_path / f"runs/{number}/checkpoint").exists()
+
+
+# How often to save ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["how_often.py", "week.py"])
+def test_interval_is_printed(name: str, reader: Any) -> None:
+    """The command of a program prints the intervals and shares that the page shows."""
+    (command,) = reader.commands(EXAMPLES / name)
+    run = reader.run(EXAMPLES / name, command)
+
+    assert run.exit_code == 0, run.text
+    reader.compare(EXAMPLES / name, run, keep=lambda _line: True, masks=[])
+
+
+def how_often(reader: Any, **options: float) -> tuple[float, float]:
+    """Return the minutes after Daly, and the useful percentage, that the program prints."""
+    argv = [f"--{name}={value}" for name, value in options.items()]
+    text, status = reader.alone([sys.executable, str(EXAMPLES / "how_often.py"), *argv])
+    assert status == 0, text
+    minutes, percent = re.findall(r"([\d.]+)(?: minutes \(Daly|%)", text)
+    return float(minutes), float(percent)
+
+
+@pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1), (0.01, 0.6)])
+def test_interval_is_the_published_one(hours: float, minutes: float, reader: Any) -> None:
+    """For saves of 5 minutes, the intervals are those of Daly's figures 3 to 5; it's M if M is under half of a save."""
+    found, _ = how_often(reader, save=300, restart=600, nodes=2, days=2 * hours / 24)
+
+    assert found == pytest.approx(minutes, rel=0.006)
+
+
+@pytest.mark.parametrize("kind", ["SAVE", "PAUSE"])
+def test_simulated_weeks_agree_with_the_formula(
+    kind: str, reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a failure every four hours, the best interval is near Young's, and both programs predict the mean share."""
+    monkeypatch.chdir(tmp_path)
+    simulate, formula = map(runpy.run_path(str(EXAMPLES / "week.py")).get, ("simulate", "formula"))
+    simulate.__globals__.update(MEAN=4 * 3600, RESTART=600, SAVE=300, PAUSE=60)
+    pause = simulate.__globals__[kind]
+    young = np.sqrt(2 * pause * 4 * 3600)
+    daly, percent = how_often(reader, save=pause, restart=600 + 300 - pause, nodes=1, days=4 / 24)
+
+    def mean(interval: float) -> float:
+        return float(np.mean([simulate(seed, interval, pause) for seed in range(1000)]))
+
+    found = {factor: mean(factor * young) for factor in (1 / 4, 1 / 2, 1, 2, 4)}
+    assert max(found, key=found.__getitem__) == 1
+    for factor, share in found.items():
+        assert share == pytest.approx(formula(factor * young, pause), abs=0.003)
+    assert percent / 100 == pytest.approx(mean(60 * daly), abs=0.003)
