@@ -88,7 +88,7 @@ class GuideZip(SphinxDirective):
             "", nodes.Text("Tested"), refdomain="std", reftype="doc", refexplicit=True, reftarget="/about/tested"
         )
         link = nodes.reference("", "", refuri=f"{'../' * page.count('/')}{FOLDER}/{guide}.zip", classes=["guide-zip"])
-        link += nodes.Text("Everything of this guide in one zip")
+        link += nodes.Text("Everything in this guide as one zip")
         what = ": job scripts, programs, and all commands in order. "
         slurm = f" with {', '.join(tested)} on Slurm {', '.join(GENERATIONS)}."
         return [line(link, what, about, slurm, classes=["guide-zip-line"])]

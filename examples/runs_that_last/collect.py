@@ -31,7 +31,7 @@ if results:
         table.writerows(results)
 
     figure, axes = plt.subplots()
-    for width in dict.fromkeys(row["width"] for row in rows):
+    for width in dict.fromkeys(row["width"] for row in rows):  # EDIT: a line for each width
         line = sorted((float(result["lr"]), result["loss"]) for result in results if result["width"] == width)
         axes.plot([lr for lr, _ in line], [loss for _, loss in line], "o-", label=f"width {width}")
     axes.set(xscale="log", xlabel="learning rate", ylabel="loss of the last epoch")

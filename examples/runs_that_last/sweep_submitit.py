@@ -27,9 +27,9 @@ executor.update_parameters(
     slurm_partition="gpu",  # EDIT: sinfo lists those of your site
     slurm_account="my-project",  # EDIT: or delete this line
     gpus_per_node=1,  # EDIT: and --nproc-per-node above
-    cpus_per_task=4,
-    mem_gb=16,
-    timeout_min=10,
+    cpus_per_task=4,  # EDIT: the CPU cores that go with the GPU
+    mem_gb=16,  # EDIT
+    timeout_min=10,  # EDIT
 )
 jobs = dict(zip(numbers, executor.map_array(train, numbers), strict=True))
 

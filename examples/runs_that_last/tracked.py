@@ -190,7 +190,7 @@ def main():
 
     write(model.module.state_dict(), RUN / "model.pt")
     if rank == 0:
-        RESULT.with_suffix(".tmp").write_text(json.dumps({**settings, "loss": epoch_loss}))
+        RESULT.with_suffix(".tmp").write_text(json.dumps({**settings, "loss": round(epoch_loss, 6)}))
         RESULT.with_suffix(".tmp").replace(RESULT)
     print(f"rank {rank}/{world_size} end")
 

@@ -40,9 +40,9 @@ for colour, (name, pause) in zip(("C0", "C1"), {"foreground": SAVE, "background"
     shares = np.array([[simulate(seed, 60 * each, pause) for seed in range(WEEKS)] for each in minutes])
     young = np.sqrt(2 * pause * MEAN) / 60
     print(f"in the {name}: save every {young:.0f} minutes (Young)")
-    print("minutes  median  worst to best week  formula")
+    print("minutes    mean  worst to best week  formula")
     for each, row, share in zip(minutes, shares, formula(60 * minutes, pause), strict=True):
-        print(f"{each:7}  {np.median(row):6.1%}      {row.min():6.1%} to {row.max():6.1%}   {share:6.1%}")
+        print(f"{each:7}  {row.mean():6.1%}      {row.min():6.1%} to {row.max():6.1%}   {share:6.1%}")
     low, high = np.percentile(shares, [10, 90], axis=1)
     axes.fill_between(minutes, 100 * low, 100 * high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(minutes, 100 * shares.mean(1), "o", color=colour, label=f"in the {name}")

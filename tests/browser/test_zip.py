@@ -29,7 +29,7 @@ def entries(path):
 def click(page):
     """Click the link; return the download."""
     with page.expect_download() as waiting:
-        page.get_by_role("link", name="Everything of this guide in one zip").click()
+        page.get_by_role("link", name="Everything in this guide as one zip").click()
     return waiting.value
 
 

@@ -28,6 +28,8 @@ LEFT_OUT = {
     r"singularity|module load|G4N|allreduce\.sbatch|_container\.sbatch": "only the newest generation has Apptainer",
     r"\bmy-llama\b|^python unfuse\.py": "the reader's own model",
     r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
+    r"sweep_submitit|^snakemake|wandb|mlflow": "needs packages that test_foreign_programs.py installs",
+    r"^tensorboard|^ssh ": "starts a server, or a connection to one",
     r"--epochs 1000": "this would train for a day",
     r"^scancel |^sstat |--jobid=": "every job has ended by then; test_requeue.py and test_hangs.py watch running ones",
 }
@@ -46,7 +48,7 @@ GUIDES = [
     pytest.param("gloo-ddp", True, id="gloo-ddp-short"),
     *(
         pytest.param(guide, False, id=guide, marks=[pytest.mark.full, pytest.mark.timeout(3600)])
-        for guide in ("torchrun", "gloo-ddp", "lightning", "jax-multinode", "svgd", "does-not-fit")
+        for guide in ("torchrun", "gloo-ddp", "lightning", "jax-multinode", "svgd", "does-not-fit", "runs-that-last")
     ),
 ]
 
