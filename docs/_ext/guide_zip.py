@@ -138,6 +138,8 @@ def commands_of(tree: nodes.document, files: dict[str, Path]) -> list[tuple[str,
                 *_, literal = caption.findall(nodes.literal)  # for a job, the name of its log comes first
                 ran = (str(literal.astext()), str(stamp[0].astext()))
                 places = [place for place, (command, _) in enumerate(commands) if command == ran[0]]
+                if places and "exit status" in ran[1]:  # made to fail, which the reader's run should not
+                    continue
                 place = places[-1] if places else len(commands)
                 commands[place : place + 1] = [ran]
     return commands

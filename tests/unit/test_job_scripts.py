@@ -67,6 +67,8 @@ class Site:
             "SLURM_NTASKS": "2",
             "SLURM_NTASKS_PER_NODE": "2",
         }
+        if "#SBATCH --array=" in script.read_text(encoding="utf-8"):
+            environ["SLURM_ARRAY_TASK_ID"] = "3"
         return subprocess.run(
             ["bash", script], cwd=self.folder, env=environ, capture_output=True, text=True, check=False
         )
