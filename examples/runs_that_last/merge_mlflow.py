@@ -11,9 +11,11 @@ from mlflow import MlflowClient
 Path("mlflow.db").unlink(missing_ok=True)
 merged = MlflowClient("sqlite:///mlflow.db")
 experiment = merged.create_experiment("my-sweep")
-for database in sorted(Path("runs").glob("*/mlflow.db")):
+for database in sorted(Path("runs").glob("*/mlflow.db"), key=lambda path: int(path.parent.name)):
     single = MlflowClient(f"sqlite:///{database}")
-    (run,) = single.search_runs([single.get_experiment_by_name("my-sweep").experiment_id])
+    (run,) = single.search_runs([each.experiment_id for each in single.search_experiments()]) or [None]
+    if run is None:  # its job has only just started
+        continue
     copy = merged.create_run(experiment, run.info.start_time, run.data.tags, run.info.run_name).info.run_id
     for name, value in run.data.params.items():
         merged.log_param(copy, name, value)

@@ -22,7 +22,7 @@ def open_run(folder, settings, history):
     def log(epoch, metrics):
         mlflow.log_metrics(metrics, step=epoch)
 
-    logged = mlflow.MlflowClient().get_metric_history(run.info.run_id, "loss")
+    logged = mlflow.MlflowClient().get_metric_history(run.info.run_id, "loss")  # EDIT: a metric of every epoch
     for epoch, metrics in list(enumerate(history))[len(logged) :]:
         log(epoch, metrics)
     return log
