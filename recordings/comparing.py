@@ -44,7 +44,7 @@ JOB_MASKS = (
     Mask(r"\b[Jj]ob \d+", "job <id>", "Slurm numbers jobs as they come"),
     Mask(r"\b\d+\b( \S+ PENDING)", r"<id>\1", "Slurm numbers jobs as they come"),
     Mask(r"(results)/\d+", r"\1/<id>", "Slurm numbers jobs as they come"),
-    Mask(r"-\d+\.(out|err)\b", r"-<id>.\1", "the job's number is part of the name"),
+    Mask(r"-\d+(_\d+)?\.(out|err)\b", r"-<id>\1.\2", "the job's number is part of the name"),
     Mask(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "<time>", "the job ran at another time"),
     Mask(r"(RunTime|PreemptEligibleTime|LastSchedEval|Scheduler)=\S+", r"\1=<time>", "when Slurm looked at the job"),
     Mask(r"TimeLimit=\S+", "TimeLimit=<limit>", "a job under test gets more time than its script asks for"),
