@@ -29,8 +29,8 @@ def with_torch() -> int:
             return TOTAL
 
         def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
-            path = FOLDER / f"{number:06}.npy"
-            return torch.from_numpy(np.load(path)), int(path.with_suffix(".cls").read_text())
+            path = FOLDER / f"{number:06}.f32"
+            return torch.from_numpy(np.fromfile(path, np.float32)), int(path.with_suffix(".cls").read_text())
 
     if "forgetful" in WAY:
         del Shards.state_dict, Shards.load_state_dict

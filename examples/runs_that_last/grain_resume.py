@@ -6,7 +6,6 @@ sbatch data_parallel.sbatch grain_resume.py shards                              
 """
 
 import fcntl
-import io
 import json
 import os
 import shutil
@@ -54,7 +53,7 @@ class Shards(grain.sources.RandomAccessDataSource):
     def __getitem__(self, number):  # EDIT: what your files contain
         path, *_ = place = self.places[number]
         read = {suffix: os.pread(self.open[path], size, at) for suffix, (at, size) in self.samples[place].items()}
-        return np.load(io.BytesIO(read["npy"])).ravel(), int(read["cls"])
+        return np.frombuffer(read["f32"], np.float32), int(read["cls"])
 
 
 def loss_of(params, images, labels):

@@ -2,7 +2,7 @@
 
     python pack.py
 
-Files with the same name up to the first dot are one sample, as in WebDataset: cat17.npy and cat17.cls.
+Files with the same name up to the first dot are one sample, as in WebDataset: cat17.jpg and cat17.cls.
 """
 
 import json
@@ -21,7 +21,7 @@ if not FOLDER.exists():  # stand-in data: ten patterns under noise
     patterns = rng.normal(size=(10, 1, 16, 16))
     for number, label in enumerate(rng.integers(10, size=2048)):
         image = patterns[label] + 3 * rng.normal(size=(1, 16, 16))
-        np.save(FOLDER / f"{number:06}.npy", image.astype(np.float32))
+        image.astype(np.float32).tofile(FOLDER / f"{number:06}.f32")
         (FOLDER / f"{number:06}.cls").write_text(str(label))
 
 
