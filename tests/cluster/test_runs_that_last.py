@@ -52,3 +52,21 @@ def test_failed_row_is_submitted_again(slurm: State, recorded: Callable[..., Non
     recorded(
         script, job_run(slurm, script, failed), re.compile(r"rank \d+/|row \d|epoch \d|error: ").search, name="failed"
     )
+
+
+def test_copies_are_removed(slurm: State, as_user: Callable[..., str], until: Callable[..., object]) -> None:
+    """A job that is cancelled while it copies or trains leaves no shards on its nodes, and its checkpoint elsewhere."""
+    script = SCRIPTS / "staged.sbatch"
+    inside = stage(slurm, script)
+    job = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {script.name}").strip()
+    until(lambda: f"{job}.2" in as_user("squeue", "--steps", "--noheader", "--format=%i", f"--jobs={job}"))
+    nodes = as_user("bash", "-c", f"scontrol show hostnames $(squeue --noheader --format=%N --jobs={job})").split()
+
+    def copies() -> list[list[str]]:
+        listed = [cluster.capture(slurm, ["ls", f"/tmp/shards-{job}"], machine=node).stdout for node in nodes]
+        return [names.split() for names in listed]
+
+    assert [len(names) for names in copies()] == [32, 32]
+    as_user("scancel", job)
+    assert cluster.await_job(slurm, job).state.startswith("CANCELLED")
+    until(lambda: copies() == [[], []])

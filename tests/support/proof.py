@@ -16,7 +16,7 @@ from srunbook.cluster import FinishedJob, State
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PLACES = re.compile(r'(?<=")/\S*/(?=site-packages/|python3\.\d+/)|(?<=")/home/\w+/[\w.-]+/')
+PLACES = re.compile(r'(?<=[" ])/\S*/(?=site-packages/|python3\.\d+/)|(?<=")/home/\w+/[\w.-]+/')
 """Folders of this machine and of the job in a traceback."""
 
 

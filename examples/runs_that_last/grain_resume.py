@@ -1,0 +1,179 @@
+"""Train a small network on all devices, and resume inside an epoch without reading its beginning again.
+
+python grain_resume.py shards                                                     # one process
+srunbook simulate --nodes 2 --ntasks-per-node 2 -- python grain_resume.py shards  # four
+sbatch data_parallel.sbatch grain_resume.py shards                                # two nodes
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from orbax.checkpoint import v1 as ocp
+
+STEPS = 100
+BATCH_SIZE = 64  # of all devices together
+LEARNING_RATE = 0.05
+RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
+if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model
+    RUN += "-" + os.environ["SLURM_ARRAY_TASK_ID"]
+CHECKPOINTS = Path("checkpoints", f"grain-{RUN}").absolute()
+
+
+class Shards(grain.sources.RandomAccessDataSource):
+    """The samples of tar shards, by number."""
+
+    def __init__(self, folder):
+        self.paths = sorted(Path(folder).glob("*.tar"))
+        if not self.paths:
+            sys.exit(f"error: no *.tar in {folder}: run pack.py first")
+        self.samples = {}  # for each sample, the places of its files
+        for path in self.paths:
+            for name, place in json.loads(path.with_suffix(".json").read_text()).items():
+                folder, _, name = name.rpartition("/")
+                name, _, suffix = name.partition(".")
+                self.samples.setdefault((path, folder, name), {})[suffix] = place
+        self.places = list(self.samples)
+        self.open = {path: os.open(path, os.O_RDONLY) for path in self.paths}
+
+    def __len__(self):
+        return len(self.places)
+
+    def __getitem__(self, number):  # EDIT: what your files contain
+        path, *_ = place = self.places[number]
+        read = {suffix: os.pread(self.open[path], size, at) for suffix, (at, size) in self.samples[place].items()}
+        return np.frombuffer(read["f32"], np.float32), int(read["cls"])
+
+
+def loss_of(params, images, labels):
+    hidden = jnp.tanh(images @ params["w1"] + params["b1"])
+    scores = jax.nn.log_softmax(hidden @ params["w2"] + params["b2"])
+    return -jnp.mean(jnp.sum(jax.nn.one_hot(labels, 10) * scores, axis=1))
+
+
+@jax.jit
+def train_step(params, images, labels):
+    loss, gradient = jax.value_and_grad(loss_of)(params, images, labels)
+    return jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradient), loss
+
+
+@contextmanager
+def saving(folder):
+    """End this process with one line if the disk is full, say."""
+    try:
+        yield
+    except Exception as error:
+        why = "make room there (or is another job saving in it?), then submit the job again"
+        print(f"error: cannot save in {folder}: {error!r:.500}; {why}", file=sys.stderr, flush=True)
+        os._exit(1)  # at once; srun ends the others
+
+
+def kept():  # steps that have a checkpoint, newest first; one that is not complete has another name
+    return sorted((int(path.name) for path in CHECKPOINTS.glob("*/") if path.name.isdigit()), reverse=True)
+
+
+@jax.jit
+def checksum(tree):  # the sum of all bytes; Orbax has none, and doesn't notice a changed byte
+    return sum(jax.lax.bitcast_convert_type(x, "uint8").sum(dtype="uint32") for x in jax.tree.leaves(tree))
+
+
+def load(params, data):
+    """Return the newest step that all processes can read and its parameters; move data to its place."""
+    seen = multihost_utils.process_allgather(np.array([*kept(), 0, 0][:2]))  # by each process
+    alone = ocp.Context()
+    alone.multiprocessing.active_processes = {jax.process_index()}  # don't wait for one that cannot read it
+    for step in [step for step in seen[0] if step and (seen == step).any(axis=1).all()]:
+        loaded, total, problem = params, -1, "bytes have changed, or another process cannot read it"
+        try:
+            with alone:
+                wanted = {"state": (params, checksum(params)), "data": data}
+                loaded, total = ocp.load_checkpointables(CHECKPOINTS / str(step), wanted)["state"]
+        except Exception as error:
+            problem = f"{error!r:.200}"
+        if multihost_utils.process_allgather(np.array(int(checksum(loaded)) == int(total))).all():
+            return step, loaded
+        print(f"checkpoint {step} cannot be read: {problem}", flush=True)
+    if seen.any():
+        why = "has the model changed? Undo that, or delete them"
+        sys.exit(f"error: cannot read the checkpoints in {CHECKPOINTS}: {why}" if jax.process_index() == 0 else 1)
+    return 0, params
+
+
+def main():
+    rank, world_size = jax.process_index(), jax.process_count()
+    devices, own = jax.devices(), jax.local_devices()
+    host = os.uname().nodename
+    print(f"rank {rank}/{world_size} start host={host} device={own[0]}", flush=True)
+    mesh = jax.make_mesh((len(devices),), ("batch",))
+    split = NamedSharding(mesh, P("batch"))  # each device holds its own rows
+    copies = NamedSharding(mesh, P())  # each device holds the whole
+
+    share = max(1, BATCH_SIZE // len(devices))
+    mine = share * len(own)  # rows of this process
+    if rank == 0:
+        total = share * len(devices)
+        print(f"each step: {len(devices)} devices x {share} images = {total}", flush=True)
+        print(f"saving in checkpoints/{CHECKPOINTS.name}: let no other job do so now", flush=True)
+        with saving(CHECKPOINTS):
+            CHECKPOINTS.parent.mkdir(exist_ok=True)
+            lock = os.open(f"{CHECKPOINTS}.lock", os.O_RDWR | os.O_CREAT)  # until this process ends
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"error: another job is training in {CHECKPOINTS}: wait for it", file=sys.stderr, flush=True)
+            os._exit(1)
+        except OSError:
+            pass  # a file system without locks
+        if own[0].platform == "cpu" and int(os.environ.get("SLURM_GPUS_ON_NODE", 0)):
+            print("warning: Slurm gave this job GPUs and JAX sees none: training on CPUs", flush=True)
+
+    dataset = grain.MapDataset.source(Shards(sys.argv[1])).seed(0).shuffle().repeat()  # another order in each epoch
+    data = iter(dataset[rank::world_size].to_iter_dataset().batch(mine, drop_remainder=True))
+
+    rng = np.random.default_rng(0)
+    params = {"w1": rng.normal(size=(256, 64)) / 16, "b1": np.zeros(64)}
+    params |= {"w2": rng.normal(size=(64, 10)) / 8, "b2": np.zeros(10)}
+    params = jax.device_put(jax.tree.map(np.float32, params), copies)
+
+    done, params = load(params, data)
+    if done and rank == 0:
+        print(f"resumed after step {done}", flush=True)
+
+    for step in range(done + 1, STEPS + 1):
+        x, y = (jax.make_array_from_process_local_data(split, rows) for rows in next(data))
+        params, loss = train_step(params, x, y)
+        if own[0].platform == "cpu":
+            loss.block_until_ready()  # CPU devices that run ahead of each other can lock up
+        if step % 20 == 0:
+            if rank == 0:
+                print(f"step {step}: loss {loss:.6f}", flush=True)
+            with saving(CHECKPOINTS):  # a collective: every process calls it
+                if rank == 0:  # delete one that could not be read; with overwrite=True, Orbax may wait for ever
+                    shutil.rmtree(CHECKPOINTS / str(step), ignore_errors=True)
+                ocp.save_checkpointables(CHECKPOINTS / str(step), {"state": (params, checksum(params)), "data": data})
+                for old in kept()[2:] if rank == 0 else []:
+                    shutil.rmtree(CHECKPOINTS / str(old))
+
+    if rank == 0:
+        with saving(Path.cwd()):
+            np.savez(f"model-{RUN}.tmp.npz", **params)
+            Path(f"model-{RUN}.tmp.npz").replace(f"model-{RUN}.npz")
+    print(f"rank {rank}/{world_size} end", flush=True)
+
+
+if __name__ == "__main__":
+    if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
+        jax.distributed.initialize()  # before anything else that uses JAX
+        sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
+    main()
