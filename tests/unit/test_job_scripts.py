@@ -156,6 +156,7 @@ def test_every_rank_has_a_thread(site: Site) -> None:
     for script in SCRIPTS:
         if "OMP_NUM_THREADS=$((" in script.read_text(encoding="utf-8"):
             assert site.run(script).returncode == 0
+            (site.folder / "17.starts").unlink(missing_ok=True)  # the scripts give up after three in a row
 
     assert set(site.sruns) == {"1"}
 
