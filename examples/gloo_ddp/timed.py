@@ -31,7 +31,7 @@ def note_and_average(ready, bucket):
 
 
 def write_whole(path, rows):
-    """Write a table beside its place and move it there: a job may end at any moment."""
+    """Write a table under a temporary name, then rename it: a job may end at any moment."""
     part = Path(f"{path}.part")
     with part.open("w", newline="") as file:
         csv.writer(file).writerows(rows)

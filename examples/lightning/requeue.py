@@ -14,8 +14,9 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-signals = []  # SIGUSR1 from Slurm, before the time limit
-signal.signal(signal.SIGUSR1, lambda number, _: signals.append(number))  # before the slow imports, or it ends them
+signals = []  # from Slurm: SIGUSR1 before the time limit, SIGTERM at a preemption
+for number in (signal.SIGUSR1, signal.SIGTERM):  # before the slow imports, or it ends them
+    signal.signal(number, lambda number, _: signals.append(number))
 
 import lightning
 import torch
@@ -70,15 +71,18 @@ class WholeFiles(TorchCheckpointIO):
 
 
 class StopAtSignal(lightning.Callback):
-    stop = False
+    stop = again = False
 
     def on_train_start(self, trainer, module):
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGUSR1))  # in place of Lightning's, which saves nothing
         if trainer.current_epoch:
             module.print(f"resumed before epoch {trainer.current_epoch}")
 
     def on_train_epoch_end(self, trainer, _):
         self.stop = trainer.strategy.reduce_boolean_decision(bool(signals), all=False)  # has any process heard it?
-        trainer.should_stop |= self.stop
+        if self.stop:
+            self.again = trainer.strategy.reduce_boolean_decision(signal.SIGUSR1 in signals, all=False)
+            trainer.should_stop = True
 
 
 def main():
@@ -114,11 +118,14 @@ def main():
         print(f"{rank} end steps={trainer.global_step}")
     elif trainer.is_global_zero:
         print(f"stopped before epoch {trainer.current_epoch}")
+        if not stopper.again:
+            return  # SIGTERM alone may come from scancel
         job = os.environ.get("SLURM_JOB_ID")
         if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
             job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
         if job and shutil.which("scontrol"):
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
+            for number in (signal.SIGUSR1, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
             subprocess.run(["scontrol", "requeue", job], check=True)
         else:  # outside of Slurm, or in a container without its commands
             print("saved; to continue, submit the job again")

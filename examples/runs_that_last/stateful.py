@@ -14,9 +14,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-signals = []  # the time limit is near: Slurm sent SIGUSR1
-# Now: importing torch takes seconds. And torchrun passes a second SIGUSR1 on as SIGTERM.
-signal.signal(signal.SIGUSR1, lambda *got: (signals.append(got[0]), signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+signals = []  # from Slurm: SIGUSR1 before the time limit, SIGTERM at a preemption
+for number in (signal.SIGUSR1, signal.SIGTERM):  # now: importing torch takes seconds
+    signal.signal(number, lambda number, _: signals.append(number))
 
 import torch
 import torch.distributed as dist
@@ -36,7 +36,7 @@ CHECKPOINT = Path(f"stateful-{RUN}.checkpoint")  # in a folder that all nodes se
 
 
 def write(state, path):
-    """Let rank 0 write a file beside its place, then move it there: a crash leaves the old one whole."""
+    """Let rank 0 write a file under a temporary name, then rename it: a crash leaves the old one whole."""
     failed = [False]
     if dist.get_rank() == 0:
         beside = path.with_suffix(".tmp")
@@ -83,9 +83,9 @@ def load(model, optimizer, device):
     return state
 
 
-def agreed(signals, device):
+def agreed(heard, device):
     """Tell whether a signal has reached any process: it arrives at different times."""
-    count = torch.tensor(len(signals), device=device)
+    count = torch.tensor(int(heard), device=device)
     dist.all_reduce(count)
     return count.item() > 0
 
@@ -143,14 +143,16 @@ def main():
             optimizer.step()
             total += loss.detach()
             done += 1
-            if agreed(signals, device):
+            if agreed(bool(signals), device):
                 dist.all_reduce(total)
                 loaders = [None] * world_size
                 dist.all_gather_object(loaders, loader.state_dict())
                 save(model, optimizer, epoch=epoch, done=done, total=total.item() / world_size, loaders=loaders)
+                again = agreed(signal.SIGUSR1 in signals, device)  # SIGTERM alone may come from scancel
                 if rank == 0:
                     print(f"stopped in epoch {epoch} after batch {done}")
-                    requeue()
+                    if again:
+                        requeue()
                 dist.barrier()
                 return
         dist.all_reduce(total)

@@ -18,9 +18,9 @@ import zipfile
 from itertools import islice
 from pathlib import Path
 
-signals = []  # the time limit is near: Slurm sent SIGUSR1
-# Now: importing torch takes seconds. And torchrun passes a second SIGUSR1 on as SIGTERM.
-signal.signal(signal.SIGUSR1, lambda *got: (signals.append(got[0]), signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+signals = []  # from Slurm: SIGUSR1 before the time limit, SIGTERM at a preemption
+for number in (signal.SIGUSR1, signal.SIGTERM):  # now: importing torch takes seconds
+    signal.signal(number, lambda number, _: signals.append(number))
 
 import torch
 import torch.distributed as dist
@@ -40,7 +40,7 @@ RESULT = RUN / "result.json"
 
 
 def write(state, path):
-    """Let rank 0 write a file beside its place, then move it there: a crash leaves the old one whole."""
+    """Let rank 0 write a file under a temporary name, then rename it: a crash leaves the old one whole."""
     failed = [False]
     if dist.get_rank() == 0:
         beside = path.with_suffix(".tmp")
@@ -87,9 +87,9 @@ def load(model, optimizer, device, settings):
     return state
 
 
-def agreed(signals, device):
+def agreed(heard, device):
     """Tell whether a signal has reached any process: it arrives at different times."""
-    count = torch.tensor(len(signals), device=device)
+    count = torch.tensor(int(heard), device=device)
     dist.all_reduce(count)
     return count.item() > 0
 
@@ -165,13 +165,15 @@ def main():
             optimizer.step()
             total += loss.detach()
             done += 1
-            if agreed(signals, device):
+            if agreed(bool(signals), device):
                 dist.all_reduce(total)
                 progress = {"epoch": epoch, "done": done, "total": total.item() / world_size, "history": history}
                 save(model, optimizer, settings=settings, **progress)
+                again = agreed(signal.SIGUSR1 in signals, device)  # SIGTERM alone may come from scancel
                 if rank == 0:
                     print(f"stopped in epoch {epoch} after batch {done}")
-                    requeue()
+                    if again:
+                        requeue()
                 dist.barrier()
                 return
         dist.all_reduce(total)

@@ -28,7 +28,7 @@ CHECKPOINT = Path(f"resume-{RUN}.checkpoint")  # in a folder that all nodes see;
 
 
 def write(state, path):
-    """Let rank 0 write a file beside its place, then move it there: a crash leaves the old one whole."""
+    """Let rank 0 write a file under a temporary name, then rename it: a crash leaves the old one whole."""
     failed = [False]
     if dist.get_rank() == 0:
         beside = path.with_suffix(".tmp")

@@ -1,13 +1,13 @@
 """The first job scripts for the time limit, unmodified: what one start or one job leaves, the next continues.
 
-A site may wait minutes before it starts a requeued job, so these tests run with `--full`; tests/simulation has the
-short form. `pytest tests/cluster/test_requeue.py --full --record` writes what the jobs printed.
+Slurm waits before it starts a requeued job, so most of these tests run with `--full`; tests/simulation has the short
+form. `pytest tests/cluster/test_requeue.py --full --record` writes what the jobs printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,9 @@ from support.published import stage
 
 from recordings.comparing import Mask
 from srunbook import cluster
-from srunbook.cluster import FinishedJob, State
+from srunbook.cluster import FinishedJob, State, faults
 
 ROOT = Path(__file__).resolve().parents[2]
-
-pytestmark = pytest.mark.full
 
 COLUMNS = ("JobID", "JobName", "Partition", "State", "ExitCode", "Elapsed", "NodeList")
 
@@ -69,9 +67,10 @@ class Case:
 
 HEARD = """\
         if step == 40 and "SLURM_RESTART_COUNT" not in os.environ:
-            while not told:
+            while os.environ["SLURM_JOB_PARTITION"] != "preempt" and not told:
                 os.sched_yield()
-            os.kill(os.getpid(), signal.SIGTERM)
+            if told:
+                os.kill(os.getpid(), signal.SIGTERM)
             jax._src.distributed.global_state.client.blocking_key_value_get("RECEIVED_PREEMPTION_NOTICE", 60_000)
 """
 """JAX's listener looks once a second: the short steps of the first start would be over before."""
@@ -99,6 +98,7 @@ def prepare(case: Case, folder: Path) -> None:
     program.write_text(program.read_text(encoding="utf-8").replace(line, before + line, 1), encoding="utf-8")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.guide}/{case.name}")
 def test_stopped_job_continues_as_published(
     case: Case, slurm: State, recorded: Callable[..., None], as_user: Callable[..., str], until: Any
@@ -107,27 +107,47 @@ def test_stopped_job_continues_as_published(
     contained = "container" in case.name
     if contained and "apptainer" not in slurm.root["versions"]:
         pytest.skip("only the newest generation has Apptainer")
-    inside = stage(slurm, case.script)
-    folder = slurm.folder / inside.removeprefix("/")
-    prepare(case, folder)
-    identity = as_user("bash", "-c", f"cd {inside} && sbatch --parsable {case.script.name}").strip()
-    log = folder / f"{case.job}-{identity}.out"
-    until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"))
+    identity = begun(case, slurm, as_user, until)
     as_user("scancel", "--signal=USR1", identity)
     job = both_starts(cluster.await_job(slurm, identity), as_user)
-    (stopped,) = re.findall(f"stopped ({case.place})", job.output)
-    (resumed,) = re.findall(f"resumed ({case.place})", job.output)
-    own = [row["State"] for row in job.rows if "." not in row["JobID"]]
 
-    assert own == ["REQUEUED", "COMPLETED"], job.output
-    assert stopped == resumed, job.output
-    assert job.output.count(case.last) == 1, job.output
-    assert job.output.index("stopped ") < job.output.index("resumed ") < job.output.index(case.last)
-
+    assert_continued(case, job)
     recorded(case.script, job_run(slurm, case.script, job), SPOKEN.search, MOMENT, once=True, name="stopped")
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name == "requeue"], ids=lambda case: case.guide)
+@pytest.fixture
+def grace(slurm: State) -> Iterator[None]:
+    """Give a job in the partition `preempt` minutes to end; `scontrol` makes no difference to other jobs."""
+    change = ["scontrol", "update", "PartitionName=preempt"]
+    cluster.capture(slurm, [*change, "GraceTime=600"], user=None).check_returncode()
+    yield
+    cluster.capture(slurm, [*change, "GraceTime=0"], user=None).check_returncode()
+
+
+SCRIPTS = [case for case in CASES if case.name == "requeue"]
+LONG = [pytest.param(case, marks=pytest.mark.full) for case in SCRIPTS[1:]]
+
+
+@pytest.mark.usefixtures("grace")
+@pytest.mark.parametrize("case", [SCRIPTS[0], *LONG], ids=lambda case: case.guide)
+def test_preempted_job_continues(
+    case: Case, healed: State, recorded: Callable[..., None], as_user: Callable[..., str], until: Any
+) -> None:
+    """A job that saves and ends within the grace of its preemption is back in the queue at once, and continues."""
+    identity = begun(case, healed, as_user, until, "--partition=preempt")
+    faults.preempt(healed)
+    until(lambda: "PENDING" in as_user("squeue", "--noheader", "--format=%T", f"--jobs={identity}"))
+    faults.heal(healed)
+    job = both_starts(cluster.await_job(healed, identity), as_user)
+    once_more = ["PREEMPTED"] if healed.root["slurm"].startswith("24.11") else []  # a job that had completed
+
+    assert_continued(case, job, *once_more)
+    run = job_run(healed, case.script, job, command=f"sbatch --partition=preempt {case.script.name}")
+    recorded(case.script, run, SPOKEN.search, MOMENT, once=True, name="preempted")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", SCRIPTS, ids=lambda case: case.guide)
 def test_members_of_an_array_train_their_own_models(
     case: Case, slurm: State, as_user: Callable[..., str], until: Any
 ) -> None:
@@ -153,6 +173,7 @@ def test_members_of_an_array_train_their_own_models(
 GLOO = ROOT / "slurm" / "gloo_ddp" / "ddp_cpu.sbatch"
 
 
+@pytest.mark.full
 def test_next_job_continues_as_published(
     slurm: State, recorded: Callable[..., None], as_user: Callable[..., str]
 ) -> None:
@@ -174,6 +195,30 @@ def test_next_job_continues_as_published(
     assert re.findall(r"epoch (\d): loss", first.output + job.output) == ["0", "1", "2", "3", "4"]
 
     recorded(GLOO, job_run(slurm, GLOO, job, command[2:]), SPOKEN.search, name="resumed")
+
+
+def begun(case: Case, slurm: State, as_user: Callable[..., str], until: Any, *options: str) -> str:
+    """Submit the job of a case, wait until it trains, and return its number."""
+    inside = stage(slurm, case.script)
+    folder = slurm.folder / inside.removeprefix("/")
+    prepare(case, folder)
+    submit = f"sbatch --parsable {' '.join(options)} {case.script.name}"
+    identity = as_user("bash", "-c", f"cd {inside} && {submit}").strip()
+    log = folder / f"{case.job}-{identity}.out"
+    until(lambda: log.exists() and case.begun in log.read_text(encoding="utf-8"))
+    return identity
+
+
+def assert_continued(case: Case, job: FinishedJob, *more: str) -> None:
+    """Assert that the first start stopped and was requeued, and the next one resumed there and completed."""
+    (stopped,) = re.findall(f"stopped ({case.place})", job.output)
+    resumed, *_ = re.findall(f"resumed ({case.place})", job.output)
+    own = [row["State"] for row in job.rows if "." not in row["JobID"]]
+
+    assert own == ["REQUEUED", *more, "COMPLETED"], job.output
+    assert stopped == resumed, job.output
+    assert job.output.count(case.last) == 1, job.output
+    assert job.output.index("stopped ") < job.output.index("resumed ") < job.output.index(case.last)
 
 
 def both_starts(job: FinishedJob, as_user: Callable[..., str]) -> FinishedJob:

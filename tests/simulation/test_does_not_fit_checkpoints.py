@@ -114,7 +114,7 @@ def test_second_job_in_a_folder(run: forked.Run, tmp_path: Path) -> None:
 
 def test_requeue_stops_at_a_signal(saved: forked.Outcome, run: forked.Run, tmp_path: Path) -> None:
     """Signals stop all after the same step, saved and requeued once; the next start continues there, in its own run."""
-    third = "kill -USR1 $$"  # one that reaches scontrol as well
+    third = "kill -USR1 $$; kill -TERM $$"  # more of them that reach scontrol as well
     commands = stand_ins(tmp_path, scontrol=f'{third}; echo "$@" >>{tmp_path}/requeued')
     environ = {"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "exp/1", "PATH": f"{commands}:/usr/bin:/bin"}
     update = "        optimizer.step()\n"
@@ -132,6 +132,20 @@ def test_requeue_stops_at_a_signal(saved: forked.Outcome, run: forked.Run, tmp_p
     assert (tmp_path / "requeued").read_text(encoding="utf-8") == "requeue 17\n"
     assert found.text.count("resumed after step 7\n") == 1
     assert found.losses == pytest.approx(saved.losses, rel=EXACT)
+
+
+def test_sigterm_alone_saves_and_ends(run: forked.Run, tmp_path: Path) -> None:
+    """It may come from `scancel`: all ranks save after the same step, and nobody requeues the job."""
+    commands = stand_ins(tmp_path, scontrol=f'echo "$@" >>{tmp_path}/requeued')
+    update = "        optimizer.step()\n"
+    signalled = f"{update}        if (step, rank) == (2, 1):\n            signal.raise_signal(signal.SIGTERM)\n"
+    environ = {"SLURM_JOB_ID": "17", "PATH": f"{commands}:/usr/bin:/bin"}
+    ended = run("requeue.py", 2, folder=tmp_path, edit=(update, signalled), **environ)
+
+    assert ended.statuses == [0, 0], ended.text
+    assert ended.text.count("stopped after step 2\n") == 1
+    assert names(checkpoints(tmp_path, "requeue-run")) == ["000002"]
+    assert not (tmp_path / "requeued").exists()
 
 
 # The whole program ----------------------------------------------------------------------------------------------------

@@ -174,9 +174,9 @@ SIGNAL = """\
 def test_requeue(one: Training, run: Run, tmp_path: Path) -> None:
     """A signal to one process lets all end the epoch and stop; one requeue, and the losses of one without a break.
 
-    A second signal reaches `scontrol`, and does not end it.
+    More signals reach `scontrol`, and do not end it.
     """
-    commands = stand_ins(tmp_path, scontrol='kill -USR1 $$; echo "$@" >> requeued')
+    commands = stand_ins(tmp_path, scontrol='kill -USR1 $$; kill -TERM $$; echo "$@" >> requeued')
     environ = {"PATH": f"{commands}:{os.environ['PATH']}"}
     stopped = run("requeue.py", 2, edits=[(STEP, SIGNAL + STEP)], **environ)
     asked = stopped.folder / "requeued"
@@ -190,6 +190,18 @@ def test_requeue(one: Training, run: Run, tmp_path: Path) -> None:
     assert " end " not in stopped.text
     assert resumed.text.count(" end steps=160") == 2
     assert not list(stopped.folder.rglob("hpc_ckpt*"))
+
+
+def test_sigterm_alone_saves_and_ends(run: Run, tmp_path: Path) -> None:
+    """It may come from `scancel`: all end the epoch, the checkpoint is there, and nobody requeues the job."""
+    commands = stand_ins(tmp_path, scontrol='echo "$@" >> requeued')
+    edit = SIGNAL.replace("(1, 7, 1)", "(0, 7, 1)").replace("SIGUSR1", "SIGTERM")
+    ended = run("requeue.py", 2, edits=[(STEP, edit + STEP)], PATH=f"{commands}:{os.environ['PATH']}")
+
+    assert ended.status == 0, ended.failure
+    assert ended.text.count("stopped before epoch 1\n") == 1
+    assert [*ended.folder.rglob("last.ckpt")]
+    assert not (ended.folder / "requeued").exists()
 
 
 def test_signal_leaves_no_model_for_other_jobs(run: Run) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import multiprocessing
 import re
 import runpy
 import shutil
@@ -202,7 +203,14 @@ def test_shards_hold_whole_samples(tmp_path: Path) -> None:
 def shards(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Import shards.py."""
     monkeypatch.syspath_prepend(EXAMPLES)
+    multiprocessing.set_forkserver_preload(["torchdata.stateful_dataloader"])
     return importlib.import_module("shards")
+
+
+def loader_of(samples: Any, workers: int) -> Any:
+    """Return a loader; its workers aren't forked from this process, where JAX may have started threads."""
+    context = "forkserver" if workers else None
+    return StatefulDataLoader(samples, 16, num_workers=workers, drop_last=True, multiprocessing_context=context)
 
 
 def samples_of(loader: Any) -> list[float]:
@@ -219,7 +227,7 @@ def test_each_sample_is_read_once(workers: int, shards: Any, packed: Path) -> No
         ranks = [shards.Shards(packed / "shards", rank, 4) for rank in range(4)]
         for rank in ranks:
             rank.epoch = epoch
-        read = [samples_of(StatefulDataLoader(rank, 16, num_workers=workers, drop_last=True)) for rank in ranks]
+        read = [samples_of(loader_of(rank, workers)) for rank in ranks]
         assert {len(samples) for samples in read} == {512}
         epochs.append([sample for samples in read for sample in samples])
     stored = [np.fromfile(path, np.float32).sum() for path in packed.glob("samples/*.f32")]
@@ -235,12 +243,8 @@ def test_each_sample_is_read_once(workers: int, shards: Any, packed: Path) -> No
 def test_read_part_is_not_read_again(workers: int, shards: Any, packed: Path, tmp_path: Path) -> None:
     """A loader that continues inside an epoch reads nothing of what is done, which may be zeros; the next is whole."""
     folder = shutil.copytree(packed / "shards", tmp_path / "shards")
-
-    def loader() -> Any:
-        return StatefulDataLoader(shards.Shards(folder, 0, 1), 16, num_workers=workers, drop_last=True)
-
-    whole = samples_of(loader())
-    stopped = loader()
+    whole = samples_of(loader_of(shards.Shards(folder, 0, 1), workers))
+    stopped = loader_of(shards.Shards(folder, 0, 1), workers)
     read = samples_of(islice(stopped, 75))
     state = stopped.state_dict()
     if workers:
@@ -255,7 +259,7 @@ def test_read_part_is_not_read_again(workers: int, shards: Any, packed: Path, tm
             path.write_bytes(bytes(path.stat().st_size))
         with own[place["shard"]].open("r+b") as file:
             file.write(bytes(place["byte"]))
-    resumed = loader()
+    resumed = loader_of(shards.Shards(folder, 0, 1), workers)
     resumed.load_state_dict(state)
 
     assert read + samples_of(resumed) == whole

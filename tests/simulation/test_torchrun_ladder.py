@@ -215,6 +215,19 @@ def test_requeue_stops_at_a_signal(one: Training, run: Run, tmp_path: Path) -> N
     assert stopped.losses + resumed.losses == pytest.approx(one.losses, rel=EXACT)
 
 
+def test_sigterm_alone_saves_and_ends(run: Run, tmp_path: Path) -> None:
+    """It may come from `scancel`: all ranks save after the same batch, and nobody requeues the job."""
+    commands = stand_ins(tmp_path, scontrol='echo "$@" >>requeued')
+    line, signals = SIGNAL
+    alone = signals.replace("(1, 6, 1)", "(0, 6, 1)").replace("SIGUSR1", "SIGTERM")
+    ended = run("requeue.py", 2, edit=(line, alone), SLURM_JOB_ID="40", PATH=f"{commands}:/usr/bin:/bin")
+
+    assert ended.statuses == [0, 0], ended.text
+    assert ended.text.count("stopped in epoch 0 after batch 7") == 1
+    assert (ended.folder / "requeue-run.checkpoint").is_file()
+    assert not (ended.folder / "requeued").exists()
+
+
 def test_signal_before_torch_is_there(run: Run) -> None:
     """Two signals during the imports stop all after the first batch; without `scontrol`, one line says what to do."""
     stopped = run("requeue.py", 2, before=signal_at_import("torch", signal.SIGTERM), SLURM_JOB_ID="17", PATH="/nowhere")

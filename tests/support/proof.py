@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ def job_run(
     return new_run(
         script,
         command or shlex.join(["sbatch", script.name, *arguments]),
-        PLACES.sub("", job.output),
+        PLACES.sub("", job.output).replace(f"{sys.prefix}/bin/", ""),
         programs=[path for name in names for path in (script.with_name(name), *guide.rglob(name)) if path.exists()],
         where="slurm" if script.suffix == ".sbatch" else "process",
         exit_code=job.exit_status,

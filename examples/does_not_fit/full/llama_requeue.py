@@ -18,9 +18,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-signals = []  # the time limit is near: Slurm sent SIGUSR1
-# Now: importing torch takes seconds. And torchrun passes a second SIGUSR1 on as SIGTERM.
-signal.signal(signal.SIGUSR1, lambda *got: (signals.append(got[0]), signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+signals = []  # from Slurm: SIGUSR1 before the time limit, SIGTERM at a preemption
+for number in (signal.SIGUSR1, signal.SIGTERM):  # now: importing torch takes seconds
+    signal.signal(number, lambda number, _: signals.append(number))
 
 import torch
 import torch.distributed as dist
@@ -133,9 +133,9 @@ def resume(model, optimizer):
     return state["step"]
 
 
-def agreed(signals, device):
+def agreed(heard, device):
     """Tell whether a signal has reached any rank: it arrives at different times."""
-    count = torch.tensor(len(signals), device=device)
+    count = torch.tensor(int(heard), device=device)
     dist.all_reduce(count)
     return count.item() > 0
 
@@ -146,7 +146,8 @@ def requeue():
     if "SLURM_ARRAY_TASK_ID" in os.environ:  # this member alone, not the whole array
         job = "{SLURM_ARRAY_JOB_ID}_{SLURM_ARRAY_TASK_ID}".format_map(os.environ)
     if job and shutil.which("scontrol"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # a second one would end scontrol, which inherits this
         subprocess.run(["scontrol", "requeue", job], check=True)
     else:  # outside of Slurm, or in a container without its commands
         print("saved; to continue, submit the job again")
@@ -208,14 +209,16 @@ def main():
             if rank == 0:
                 used = f", MFU {rate * work / PEAK / world_size:.1%}" if cuda else ""
                 print(f"step {step}: {rate:.0f} tokens/s{used}, loss {loss.item():.6f}")
-        stop = agreed(signals, device)
+        stop = agreed(bool(signals), device)
         if stop or step % SAVE_EVERY == 0:
             saver.start(model, optimizer, step)
         if stop:
             saver.finish()
+            again = agreed(signal.SIGUSR1 in signals, device)  # SIGTERM alone may come from scancel
             if rank == 0:
                 print(f"stopped after step {step}")
-                requeue()
+                if again:
+                    requeue()
             dist.barrier()
             return
 
