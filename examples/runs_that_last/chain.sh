@@ -9,6 +9,7 @@ submit() { sbatch --parsable --kill-on-invalid-dep=yes "$@"; }
 prepare=$(submit --job-name=prepare step.sbatch python pack.py)
 train=$(submit --job-name="$name" --dependency="afterok:$prepare,singleton" staged.sbatch)
 evaluate=$(submit --job-name=evaluate --dependency="afterok:$train" step.sbatch python evaluate.py "model-$name.pt")
-failed=$(submit --job-name=failed --dependency="afternotok:$train" step.sbatch tail "prepare-$prepare.out" "$name-$train.out")
+failed=$(submit --job-name=failed --dependency="afternotok:$train" \
+  step.sbatch tail "prepare-$prepare.out" "$name-$train.out")
 
 squeue --jobs="$prepare,$train,$evaluate,$failed" --sort=i --format="%6i %10j %8T %E"
