@@ -29,6 +29,8 @@ LEFT_OUT = {
     r"\bmy-llama\b|^python unfuse\.py": "the reader's own model",
     r"^sbatch submit\.sh|logs/my_cluster_": "my_cluster.yaml names the partition and modules of another cluster",
     r"sweep_submitit|^snakemake|wandb|mlflow": "needs packages that test_foreign_programs.py installs",
+    r"^scrontab ": "the cluster's site hasn't enabled it; test_chains.py has one that has",
+    r"^for part in ": "test_requeue.py has jobs that wait for those of their name",
     r"^tensorboard|^ssh ": "starts a server, or a connection to one",
     r"--epochs 1000": "this would train for a day",
     r"^scancel |^sstat |--jobid=": "every job has ended by then; test_requeue.py and test_hangs.py watch running ones",
