@@ -68,7 +68,7 @@ def gpus():
         command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"]
         asked = subprocess.run(command, capture_output=True, text=True, check=False)
         if asked.returncode:
-            return {"error": f"nvidia-smi: {(asked.stdout + asked.stderr).strip()}"}
+            raise OSError(f"nvidia-smi: {asked.stdout}{asked.stderr}")
         rows = [re.split(", *", row) for row in asked.stdout.splitlines()]
         for gpu, values in enumerate(rows):
             for field, value in zip(FIELDS, values, strict=True):
@@ -82,27 +82,6 @@ def gpus():
     return found
 
 
-def disk():
-    """Write 16 MiB to the local disk."""
-    folder = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()  # EDIT: the local disk of your site
-    if (free := shutil.disk_usage(folder).free) < FREE:
-        return {"error": f"{free / 1e9:.2f} GB free in {folder}, less than {FREE / 1e9:g}"}
-    block, times = bytes(2**24), []
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        for _ in range(5):
-            began = time.perf_counter()
-            file.seek(0)
-            file.write(block)
-            os.fsync(file.fileno())
-            times.append(time.perf_counter() - began)
-    return {"speed": len(block) / min(times) / 1e6}
-
-
-def devices():
-    """Return the GPUs, or the CPU."""
-    return [f"cuda:{gpu}" for gpu in range(torch.cuda.device_count())] or ["cpu"]
-
-
 def fastest(device, repeats, work):
     """Return the seconds of the fastest repeat; the one before, which isn't counted, starts the libraries."""
     times = []
@@ -113,6 +92,22 @@ def fastest(device, repeats, work):
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - began)
     return min(times[1:])
+
+
+def disk():
+    """Write 16 MiB to the local disk."""
+    folder = os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir()  # EDIT: the local disk of your site
+    if (free := shutil.disk_usage(folder).free) < FREE:
+        return {"error": f"{free / 1e9:.2f} GB free in {folder}, less than {FREE / 1e9:g}"}
+    block = bytes(2**24)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        seconds = fastest("cpu", 5, lambda: (file.seek(0), file.write(block), os.fsync(file.fileno())))
+    return {"speed": len(block) / seconds / 1e6}
+
+
+def devices():
+    """Return the GPUs, or the CPU."""
+    return [f"cuda:{gpu}" for gpu in range(torch.cuda.device_count())] or ["cpu"]
 
 
 def compute():
@@ -172,10 +167,12 @@ def check(nodes):
 
 def judge(nodes, found):
     """Compare the nodes; print which are good and, on stderr, what was found."""
-    bad, shown = ({node: [] for node in nodes} for _ in range(2))
+    heard = [node for node in nodes if any(line["node"] == node for line in found)]
+    bad = {node: [] if node in heard else ["no answer"] for node in nodes}
+    shown = {node: [] for node in nodes}
     for name in ("gpus", "disk", "compute"):
         own = {line["node"]: line for line in found if line.get("check") == name}
-        for node in nodes:
+        for node in heard:
             if error := own.get(node, {"error": "no answer in time"}).get("error"):
                 bad[node].append(f"{name}: {error}")
         for way in ("nvidia-smi", "PyTorch"):
@@ -214,7 +211,7 @@ def judge(nodes, found):
             shown[node].append(f"network {best[node]:,.0f} MB/s")
         line = f"bad: {'; '.join(bad[node])}" if bad[node] else f"ok: {', '.join(shown[node])}"
         print(f"{node} {line}", file=sys.stderr)
-    if all(bad.values()):
+    if all(bad.values()) or (met and not usual):
         sys.exit("error: no node passed: is a check in preflight.py wrong for this site?")
     for node in nodes:
         print(node, "bad" if bad[node] else "ok")
