@@ -105,7 +105,7 @@ DCGM = "echo '| Deployment | Pass |'; echo '| NVML Library              | Fail  
         ),
         (
             "nvidia-smi",
-            "echo 'Unable to determine the device handle for GPU'; exit 15",
+            "echo 'Unable to determine the device handle for GPU' >&2; exit 15",
             "Unable to determine the device",
         ),
         ("dcgmi", DCGM, "dcgmi diag: NVML Library failed"),
@@ -186,7 +186,14 @@ def test_broken_link(judge: Judge) -> None:
     assert "no answer with 127.0.0.2" in said[2]
 
 
-@pytest.mark.parametrize("found", ["", findings(NODES, {})], ids=["nothing", "no network"])
+WRONG_CHECK = findings(NODES, {(NODES[0], NODES[1]): 900.0, (NODES[0], NODES[2]): 900.0, (NODES[1], NODES[2]): 900.0})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [WRONG_CHECK.replace('"gpus"', '"gpus", "error": "unknown field"'), findings(NODES, {})],
+    ids=["wrong check", "no network"],
+)
 def test_no_good_node(judge: Judge, found: str) -> None:
     """If no node passes, or no two of them reach each other, the program fails and calls no node good."""
     good, said = judge(found)
