@@ -13,7 +13,7 @@ from support.site_search import ask, message_lines, missed, pasted_lines, questi
 from srunbook.explain import expression, plain
 from srunbook.explain.entries import anchor, most_specific_first
 
-MOST_BYTES = 250_000
+MOST_BYTES = 260_000
 NOTHING = "xyzzyq plughonk"
 
 ENTRIES = read_entries(ROOT / FOLDER)
@@ -89,7 +89,7 @@ def test_each_page_has_keywords(built_site):
 
 
 def test_index_is_small_and_waits(built_site):
-    """The index has at most 250 kB when compressed, and no page names it: the search box loads it."""
+    """The index has at most 260 kB when compressed, and no page names it: the search box loads it."""
     index = built_site / "_static" / "search-index.js"
     pages = [path for path in built_site.rglob("*.html") if "search-index" in path.read_text(encoding="utf-8")]
 
