@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
 SOURCING = [path for path in SCRIPTS if "\nsource " in path.read_text(encoding="utf-8")]
 """Those whose environment doesn't come from a module."""
+STARTING = [path for path in SCRIPTS if "\nsrun " in path.read_text(encoding="utf-8")]
+"""Those that start ranks."""
 
 UNSET = 'x="$LD_LIBRARY_PATH"'
 """What code of a site may do: read a variable that nobody has set."""
@@ -87,7 +89,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("script", STARTING, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_script_runs_at_a_strange_site(script: Path, site: Site) -> None:
     """Site code that reads an unset variable ends no job, and all ranks may finish where the site sets WaitTime."""
     done = site.run(script)
