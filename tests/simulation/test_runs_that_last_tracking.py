@@ -30,7 +30,7 @@ SETTINGS = EXAMPLES / "settings.csv"
 PACKAGES = {"wandb": "0.31.0", "mlflow": "3.17.2"}
 
 KILL = "epoch == 2 and os.kill(os.getpid(), signal.SIGKILL)"
-SIGNAL = "if agreed(signals, device):"
+SIGNAL = "if agreed(bool(signals), device):"
 APPEND, LOG = '        history.append({"loss": epoch_loss})\n', "            log(epoch, history[epoch])"
 ENDINGS = pytest.mark.parametrize(
     ("ending", "resumed"),

@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = sorted((ROOT / "slurm").glob("*/*.sbatch"))
-WRITTEN = [path for path in ALL if "# Made by: " not in path.read_text(encoding="utf-8")]
-"""The scripts whose lines a reader edits; `srunbook generate` makes the others."""
+TEXTS = {path: path.read_text(encoding="utf-8") for path in ALL}
+WRITTEN = [path for path, text in TEXTS.items() if "# Made by: " not in text and "\nsrun " in text]
+"""The scripts that start ranks and whose lines a reader edits; `srunbook generate` makes others."""
 
 SITE = ("partition", "account", "nodes", "cpus-per-task", "mem", "time")
 """Directives that depend on the site."""
