@@ -19,6 +19,9 @@ SCRIPTS = sorted((ROOT / "slurm").rglob("*.sbatch"))
 NODES = 4
 """Nodes of the cluster of this tier. Scripts that ask for more have tests of their own, on clusters as large."""
 
+ELSEWHERE = ("preflight", "step")
+"""Scripts with other tests: one leaves a node idle, of which `verify` complains, one runs the command it's given."""
+
 RANKS_BESIDE_OTHERS = 4
 """A script with more ranks than that runs while no other worker has a test."""
 
@@ -59,7 +62,7 @@ def pytest_generate_tests(metafunc):
         return
     chosen = metafunc.config.getoption("--slurm")
     plain = list(cluster.GENERATIONS) if chosen == "all" else [chosen]
-    fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES]
+    fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES and script.stem not in ELSEWHERE]
     fitting = [script for script in fitting if metafunc.config.getoption("--full") or not is_long(script)]
     newest = chosen if chosen == "26.05" else cluster.NEWEST
     pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
