@@ -10,7 +10,9 @@ mkdir "$run"  # fails if there is a run of this name
 cp -- *.py *.sbatch "$run"  # EDIT: your programs and settings
 ln -s "$PWD/shards" "$run"  # EDIT: your data
 pip freeze >"$run/packages.txt"  # EDIT: or uv pip freeze, conda list
-{ git log -1 && git diff HEAD; } >"$run/git.txt" 2>&1 || true  # the commit, and your changes since
+if git rev-parse HEAD >/dev/null; then  # under git: the commit, and your changes since
+  { git log -1; git diff HEAD; } >"$run/git.txt"
+fi
 
 cd "$run"
 job=$(sbatch --parsable --job-name="$name" "${@:2}")

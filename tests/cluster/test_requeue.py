@@ -136,7 +136,7 @@ def test_preempted_job_continues(
     """A job that saves and ends within the grace of its preemption is back in the queue at once, and continues."""
     identity = begun(case, healed, as_user, until, "--partition=preempt")
     faults.preempt(healed)
-    until(lambda: "PENDING" in as_user("squeue", "--noheader", "--format=%T", f"--jobs={identity}"))
+    until(lambda: "RUNNING" not in as_user("squeue", "--noheader", "--format=%T", f"--jobs={identity}"))
     faults.heal(healed)
     job = both_starts(cluster.await_job(healed, identity), as_user)
     once_more = ["PREEMPTED"] if healed.root["slurm"].startswith("24.11") else []  # a job that had completed
