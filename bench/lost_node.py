@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import pairwise
 
 from helpers.program import EXAMPLES, boot, options_of, write
 from measurements import Configuration
@@ -57,6 +58,12 @@ class Step:
     ranks: int
 
 
+def repeated(steps: list[Step]) -> tuple[Step, Step] | None:
+    """Return the last step before the training continued from its checkpoint, and the first one after that."""
+    places = [(step.epoch, step.done) for step in steps]
+    return next((pair for pair, a, b in zip(pairwise(steps), places, places[1:], strict=False) if b <= a), None)
+
+
 def trial(state: cluster.State, way: str, dies: str) -> dict[str, float]:
     """Let a node of a job die; return what that costs."""
     script, program = WAYS[way]
@@ -79,16 +86,18 @@ def trial(state: cluster.State, way: str, dies: str) -> dict[str, float]:
     wait(FAULT[0] * BATCHES + FAULT[1])
     named = cluster.capture(state, ["squeue", "--noheader", "--format=%N", f"--jobs={job}"]).stdout.strip()
     faults.kill_node(state, expand_hostlist(named)[DIES[dies]])
-    at, before = time.monotonic(), steps()
-    wait(len(before) + 1)
-    back, first = time.monotonic() - at, steps()[len(before)]
+    at = time.monotonic()
+    while not (again := repeated(steps())):
+        time.sleep(0.05)
+    back = time.monotonic() - at
+    last, first = again
     ended = cluster.await_job(state, job)
     if ended.state != "COMPLETED":
         raise SystemExit(f"{way}, {dies} node: {ended.state}\n{ended.output}")
     faults.heal(state)
     while set(cluster.node_states(state).values()) != {"idle"}:
         time.sleep(0.5)
-    lost = (before[-1].epoch - first.epoch) * BATCHES + before[-1].done - (first.done - 1)
+    lost = (last.epoch - first.epoch) * BATCHES + last.done - (first.done - 1)
     return {"back_s": back, "lost_steps": lost, "ranks_after": first.ranks}
 
 

@@ -1,6 +1,5 @@
 """Train a small network on all GPUs of all nodes, and continue without a node that dies.
 
-    torchrun --standalone --nproc-per-node 2 elastic.py
     sbatch elastic.sbatch
 
 After each epoch, and before the time limit, it is saved in elastic-NAME.checkpoint, where NAME is the job's.
@@ -16,8 +15,9 @@ from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
-signals = []  # the time limit is near: Slurm sent SIGUSR1
-# Now: importing torch takes seconds. And torchrun passes a second SIGUSR1 on as SIGTERM.
+signals = []  # from Slurm: SIGUSR1 before the time limit
+# torchrun ends ranks with SIGTERM before each restart, so don't catch it, except after SIGUSR1:
+# when that comes a second time, torchrun passes SIGTERM on
 signal.signal(signal.SIGUSR1, lambda *got: (signals.append(got[0]), signal.signal(signal.SIGTERM, signal.SIG_IGN)))
 
 import torch
@@ -38,7 +38,7 @@ CHECKPOINT = Path(f"elastic-{RUN}.checkpoint")  # in a folder that all nodes see
 
 
 def write(state, path):
-    """Let rank 0 write a file beside its place, then move it there: a crash leaves the old one whole."""
+    """Let rank 0 write a file under a temporary name, then rename it: a crash leaves the old one whole."""
     failed = [False]
     if dist.get_rank() == 0:
         beside = path.with_suffix(".tmp")
@@ -83,9 +83,9 @@ def load(model, optimizer, device):
     return state
 
 
-def agreed(signals, device):
+def agreed(heard, device):
     """Tell whether a signal has reached any process: it arrives at different times."""
-    count = torch.tensor(len(signals), device=device)
+    count = torch.tensor(int(heard), device=device)
     dist.all_reduce(count)
     return count.item() > 0
 
@@ -146,12 +146,14 @@ def main():
             optimizer.step()
             total += loss.detach()
             done += 1
-            if agreed(signals, device):
+            if agreed(bool(signals), device):
                 dist.all_reduce(total)
                 save(model, optimizer, epoch=epoch, done=done, total=total.item() / world_size)
+                again = agreed(signal.SIGUSR1 in signals, device)  # SIGTERM alone may come from scancel
                 if rank == 0:
                     print(f"stopped in epoch {epoch} after batch {done}")
-                    requeue()
+                    if again:
+                        requeue()
                 dist.barrier()
                 return
         dist.all_reduce(total)
