@@ -22,7 +22,6 @@ def rows(name: str, **wanted: Any) -> list[Configuration]:
 @pytest.mark.parametrize(
     ("name", "wanted", "quantity", "least", "most"),
     [
-        ("svgd_speed", {"n": 4096, "d": 8}, "times_floor", 1, 1.6),
         ("svgd_speed", {"n": 4096, "d": 8}, "times_faster_than_blackjax", 200, 1e6),
         ("svgd_speed", {"n": 4096, "d": 8}, "times_faster_than_numpyro", 200, 1e6),
         ("svgd_speed", {"n": 4096, "d": 8}, "times_faster_than_phasic", 200, 1e6),
