@@ -48,6 +48,11 @@ def test_figure_is_within_what_is_said(name: str, wanted: dict[str, Any], quanti
     assert all(least <= row.median(quantity) <= most for row in rows(name, **wanted))
 
 
+def test_the_median_takes_up_to_half_of_a_small_step() -> None:
+    """With 256 particles, a step with a fixed bandwidth takes half of a step with the median, or more."""
+    assert all(2 * row.median("step_fixed_ms") >= row.median("step_ms") for row in rows("svgd_speed", n=256))
+
+
 def test_what_checkpoints_survive() -> None:
     """The table of outcomes has a row for each trial without and with a check, and a column for each library."""
     page = RESULTS.parents[1] / "docs" / "guides" / "checkpoints.md"
