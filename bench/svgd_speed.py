@@ -1,4 +1,4 @@
-"""How long a step of SVGD takes, beside other packages and beside what its exponentials and products take alone.
+"""How long a step of SVGD takes, beside other packages and beside its exponentials and products by themselves.
 
 python bench/svgd_speed.py --peers FOLDER     # writes bench/results/svgd_speed.json and svgd_memory.json
 
@@ -43,7 +43,7 @@ STEP_SECONDS = 120.0
 
 ON_CPU = jax.default_backend() == "cpu"
 BLOCK = 1 << 20 if ON_CPU else 1 << 26
-"""Elements of the kernel matrix in each of the floor's blocks: 4 MiB on CPUs, where they stay in the caches."""
+"""Elements of the kernel matrix in each block of a part: 4 MiB on CPUs, where they stay in the caches."""
 
 MANY = (65536, 8)
 """Particles and dimensions of the run whose memory is measured."""
@@ -88,7 +88,7 @@ def products_out(rows: int, n: int, d: int, blocks: int) -> Callable[[], Any]:
 
 
 PARTS = {"exp_ms": exponentials, "product_in_ms": products_in, "product_out_ms": products_out}
-"""What no step can do without; together they are its floor."""
+"""What every step computes, here each by itself. They bound nothing: a step keeps a tile in the caches between them."""
 
 
 class Peer:
@@ -238,7 +238,7 @@ class Case:
         self.parts = {name: part(rows, n, d, -(-n // rows) * self.steps) for name, part in PARTS.items()}
 
     def sample(self) -> dict[str, float]:
-        """Time our step and its floor once each, one right after the other."""
+        """Time our step and its parts once each, one right after the other."""
         found = {}
         for name, loop in self.loops.items():
             times: list[float] = []
@@ -247,15 +247,15 @@ class Case:
             found[name] = 1e3 * sum(times) / len(times)
         for name, call in self.parts.items():
             found[name] = 1e3 * timed(call, self.seconds / 3) / self.steps
-        found["floor_ms"] = sum(found[name] for name in self.parts)
-        found["times_floor"] = found["step_ms"] / found["floor_ms"]
+        found["parts_ms"] = sum(found[name] for name in self.parts)
+        found["times_parts"] = found["step_ms"] / found["parts_ms"]
         return found
 
 
 def measured(
     case: Case, peers: list[Peer], earlier: dict[tuple[str, int], dict[int, float]], repeats: int, end: float
 ) -> Configuration:
-    """Measure one row: samples of ours, of the floor and of each package, in turn."""
+    """Measure one row: samples of our step, of its parts and of each package, in turn."""
     trials = []
     for peer in peers:
         known = earlier.setdefault((peer.package, case.d), {})
@@ -356,8 +356,8 @@ def main() -> None:
             peer.end()
     device = jax.devices()[0]
     shared = {"type": "float32", "devices": jax.device_count(), "load_before": load}
-    floor = "exp of n x n numbers, and the products (n, d+2) (d+2, n) and (d+1, n) (n, n)"
-    floor += f", in compiled loops over blocks of {BLOCK >> 18} MiB"
+    parts = "exp of n x n numbers, and the products (n, d+2) (d+2, n) and (d+1, n) (n, n)"
+    parts += f", in compiled loops over blocks of {BLOCK >> 18} MiB"
     versions = {"srunbook": srunbook.__version__, "jax": jax.__version__}
     known = {peer.package: peer.version for peer in peers if peer.version}
     machine = {} if ON_CPU else {"device": device.device_kind}
@@ -371,7 +371,7 @@ def main() -> None:
             "repeats": options.repeats,
             "warm_up": 1,
             "order": "in turn within each row",
-            "floor": floor,
+            "parts": parts,
             "limits": "16 GiB and 120 s a step for each package; 3 samples where a step takes a second, 1 where ten",
         },
         machine=machine,

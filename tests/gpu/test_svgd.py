@@ -1,4 +1,4 @@
-"""SVGD on one real GPU: a step beside what its exponentials and products take there.
+"""SVGD on one real GPU: a step beside its exponentials and products by themselves.
 
 `--record` keeps the samples in bench/results/svgd_gpu.json.
 """
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs_gpu("jax", "optax")
 
 
 @pytest.mark.timeout(300)
-def test_a_step_is_measured_beside_its_floor(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_a_step_is_measured_beside_its_parts(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """The benchmark runs on the GPU, and keeps samples of a step and of its parts by themselves."""
     path = RESULT if pytestconfig.getoption("--record", default=False) else tmp_path / "svgd_gpu.json"
     command = [sys.executable, ROOT / "bench" / "svgd_speed.py", "--particles=16384", "--dimensions=16"]
@@ -34,4 +34,4 @@ def test_a_step_is_measured_beside_its_floor(tmp_path: Path, pytestconfig: pytes
     measurement = json.loads(path.read_text(encoding="utf-8"))  # read_measurement needs pydantic
 
     assert "device" in measurement["machine"]
-    assert {"step_ms", "floor_ms"} <= set(measurement["configurations"][0]["samples"])
+    assert {"step_ms", "parts_ms"} <= set(measurement["configurations"][0]["samples"])
