@@ -142,7 +142,9 @@ SIGNALLED = [path for path in SCRIPTS if "#SBATCH --signal=USR1" in path.read_te
 def test_early_signal_is_ignored(script: Path, site: Site) -> None:
     """A signal that reaches a node before the program or torchrun listens to it ends nothing."""
     # A step that waits for the end of the job would wait for ever.
-    site.stand_in("srun", '[[ $1 != --overlap ]] || exit 0; while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    # A task's other processes end with it.
+    ends = 'set -m; "$@" & wait $!; status=$?; kill -KILL -- -$! 2>/dev/null; exit $status'
+    site.stand_in("srun", f"[[ $1 != --overlap ]] || exit 0; while [[ $1 == -* ]]; do shift; done; {ends}")
     for command in ("torchrun", "python"):
         site.stand_in(command, "[[ $2 != judge ]] || exec echo node1 ok; kill -USR1 $$; echo listening")
     site.stand_in("singularity", 'shift 3; exec "$@"')  # run --nv IMAGE

@@ -49,8 +49,8 @@ LINKED = r"(?:([A-Za-z0-9_][A-Za-z0-9._-]*)/)?((?:(?:[A-Za-z0-9_]|%x)(?:[A-Za-z0
 TAKEN = {
     **dict.fromkeys(
         (
-            *("AS_RANK", "EARLY", "HOSTS", "IMAGE", "PIXI", "PORT", "PROCESSES"),
-            *("PROGRAM", "SRUN_ARGS", "TORCHRUN_ARGS", "VENV"),
+            *("AS_RANK", "EARLY", "HOSTS", "IMAGE", "JOB", "PIXI", "PORT", "PROCESSES"),
+            *("PROGRAM", "SRUN_ARGS", "STATUS", "TORCHRUN_ARGS", "VENV"),
         ),
         "the script uses that name itself",
     ),
