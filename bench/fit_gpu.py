@@ -33,6 +33,20 @@ BATCH = 16
 STEPS, WARM_UP = 8, 3
 WAYS = ("DDP", "FSDP", "FSDP, recomputing", "FSDP, offloading", "FSDP, recomputing and offloading")
 GB = 1e9
+PEAK = {"DDP": 67e12, "FSDP": 989e12}
+"""FLOP/s of an H200 in float32, in which DDP computes here, and in bfloat16: docs/performance/is-it-good.md."""
+
+
+def rates(way: str, parameters: int, step_ms: list[float]) -> dict[str, list[float]]:
+    """Return tokens/s, TFLOP/s and, in percent, MFU: 6 operations for a parameter and token, and those of attention."""
+    operations = 6 * parameters + 12 * SIZES["LAYERS"] * SIZES["WIDTH"] * SIZES["CONTEXT"]
+    tokens = [BATCH * SIZES["CONTEXT"] / one * 1e3 for one in step_ms]
+    peak = PEAK[way.partition(",")[0]]
+    return {
+        "rate_tokensps": [round(rate, 1) for rate in tokens],
+        "speed_TFLOPps": [round(rate * operations / 1e12, 2) for rate in tokens],
+        "MFU_percent": [round(100 * rate * operations / peak, 2) for rate in tokens],
+    }
 
 
 def prepared(way: str) -> tuple[Any, int]:
@@ -105,6 +119,7 @@ def main() -> None:
             "formula_GB": [round(16 * found["parameters"] / GB, 3)],
             "peak_GB": [round(found["peak_GB"], 3)],
             "step_ms": [round(one, 3) for one in found["step_ms"]],
+            **rates(way, found["parameters"], found["step_ms"]),
         }
         configurations.append(Configuration(way, {"way": way, "model_parameters": found["parameters"]}, samples))
         print(f"{way:34} { ({name: statistics.median(one) for name, one in samples.items()}) }", flush=True)

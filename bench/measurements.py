@@ -347,8 +347,7 @@ class Table:
         better = ", ".join(str(row.count) for row in self.rows if row.efficiency.low > 1)
         if better:
             notes.append(f"More than 100% for {self.over} {better}: look for what is wrong with the base case.")
-        size = self._sized(base.count)
-        notes.append(f"Nothing was measured below {size} or beyond {last.count}, and nothing is said of it.")
+        notes.append(f"Measured from {base.count} to {self._sized(last.count)}, and valid there only.")
         cores = self.facts.get("cores", last.count)
         if last.count > cores and not any("quota" in name or "paced" in name for name in (*self.facts, *self.where)):
             size = self._sized(cores)

@@ -1,8 +1,8 @@
 """Figures from raw samples: the tables and plots of pages, and single figures in their sentences.
 
-`measured-table` shows medians, `measured-plot` a picture, `scaling-table` strong or weak scaling. The role `measured`
-writes one figure. Ranges, machine and raw data are one click away: below the table, or at the end of a page with
-several tables.
+`measured-table` shows medians, `measured-plot` and `measured-bars` a picture, `scaling-table` strong or weak scaling.
+The role `measured` writes one figure. Ranges, machine and raw data are one click away: below the table, or at the end
+of a page with several tables.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ UNITS = {
     "GiB": "GiB",
     "MiB": "MiB",
     "percent": "%",
+    "tokensps": "tokens/s",
+    "imagesps": "images/s",
+    "TFLOPps": "TFLOP/s",
 }
 """How the last part of a quantity's name is written as a unit: `wall_s` is `wall (s)`."""
 
@@ -227,6 +230,39 @@ class MeasuredPlot(Measured):
         yield self.details("Medians; bars reach from the smallest to the largest sample. Machine, raw data")
 
 
+class MeasuredBars(Measured):
+    """A bar for each configuration: the medians of several quantities of one unit, one after the other."""
+
+    needed = ("alt",)
+    option_spec: ClassVar = dict.fromkeys((*needed, "quantities", "where"), directives.unchanged_required)
+
+    def show(self) -> Iterator[nodes.Node]:
+        """Draw the bars for both themes, and fold their source."""
+        wanted = self.quantities("quantities")
+        bars = {row.name: [row.median(name) for name in wanted] for row in self.rows}
+
+        def draw(target: Path, theme: str) -> None:
+            import matplotlib
+            from matplotlib.figure import Figure
+
+            with matplotlib.rc_context({**plot_style(theme), "font.size": 11}):
+                figure = Figure(figsize=(6.4, 1.1 + 0.28 * len(bars)), layout="constrained")
+                axes = figure.add_subplot()
+                left = [0.0] * len(bars)
+                for index, name in enumerate(wanted):
+                    widths = [values[index] for values in bars.values()]
+                    colour = f"C{index}" if index < len(PLOT[theme]) - 1 else "0.65"
+                    axes.barh([*bars], widths, left=left, label=name.rpartition("_")[0], color=colour)
+                    left = [start + width for start, width in zip(left, widths, strict=True)]
+                axes.invert_yaxis()
+                axes.set_xlabel(UNITS[wanted[0].rpartition("_")[2]])
+                figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(wanted))
+                figure.savefig(target, format="svg", transparent=True, metadata={"Date": None})
+
+        yield from self.pictures(bars, draw)
+        yield self.details("Medians. Ranges, numbers of samples, machine, raw data")
+
+
 class ScalingTable(Measured):
     """The picture for both themes, a table of the sizes, and what has to be said with them, once on a page."""
 
@@ -322,6 +358,7 @@ def setup(app: Sphinx) -> dict[str, int]:
     app.connect("doctree-read", gather_details)
     app.add_directive("measured-table", MeasuredTable)
     app.add_directive("measured-plot", MeasuredPlot)
+    app.add_directive("measured-bars", MeasuredBars)
     app.add_directive("scaling-table", ScalingTable)
     app.add_role("measured", MeasuredFigure())
     return {"env_version": 4}  # of the tables and plots in doctrees kept from an earlier build

@@ -181,7 +181,7 @@ def test_scaling_table(built):
         "1.6 [1.6, 1.6]",
         "80% [80%, 80%]",
         "Base case: 1 node, median 4 s of 10 repeats.",
-        "Nothing was measured below 1 node or beyond 2",
+        "Measured from 1 to 2 nodes, and valid there only.",
         "With batch 64, link 300mbit.",
         "cpu quota 0.5",
     ):

@@ -94,7 +94,7 @@ def test_the_text_states_what_it_must():
         "Strong scaling: the same work for any number of nodes.",
         "Base case: 2 nodes, median 4 s of 12 repeats.",
         "10 to 12 repeats. Medians, with intervals of at least 95% in brackets",
-        "Nothing was measured below 2 nodes or beyond 4, and nothing is said of it.",
+        "Measured from 2 to 4 nodes, and valid there only.",
         "Measured with: cores 2, cpu_quota 0.5, batch_size 64.",
         "Source: python bench/x.py at abc, 2026-11-20.",
     ):
