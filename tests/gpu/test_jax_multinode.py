@@ -54,7 +54,7 @@ def test_number_of_a_gpu_that_is_not_there_is_an_error() -> None:
     assert "invalid device ordinal" in result.output or "No visible" in result.output or "Unable to" in result.output
 
 
-@pytest.mark.parametrize("program", ["allreduce.py", "allreduce_modern.py", "profile_allreduce.py", "draw_owners.py"])
+@pytest.mark.parametrize("program", ["allreduce.py", "allreduce_modern.py", "draw_owners.py"])
 def test_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of the guide runs on one GPU without an edit."""
     monkeypatch.chdir(tmp_path)

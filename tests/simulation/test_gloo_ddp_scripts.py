@@ -1,4 +1,4 @@
-"""The helpers around the gloo training: the one that submits, and those that sum up profiles, scaling and timings.
+"""The helpers around the gloo training: the one that submits, and those that sum up scaling and timings.
 
 On the real Slurm they run in tests/cluster.
 """
@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.programs import stand_ins
@@ -125,77 +122,10 @@ def test_wait_ends_with_the_status_of_the_job(state: str, status: int, folder: F
 # Sums ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def profiles() -> Any:
-    """Return the functions of profile_summary.py."""
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLES / "profile_summary.py")))
-
-
-def trace(path: Path, work: float = 1.0) -> Path:
-    """Write a trace of three steps: its parts take known times, in milliseconds, times `work`."""
-    events = []
-    for step in range(3):
-        at = 1000.0 * 100 * step
-        parts = [("data", 0, 1), ("forward", 1, 3), ("backward", 3, 9), ("optimizer", 9, 10)]
-        parts += [("c10d::allreduce_", 4, 4.1), ("c10d::allreduce_", 7, 7.1)]  # gradients are ready
-        parts += [("gloo:all_reduce", 4.5, 6), ("gloo:all_reduce", 7.5, 9), ("gloo:all_reduce", 5, 6.5)]
-        for name, start, end in parts:
-            events.append({"ph": "X", "name": name, "ts": at + 1000 * start, "dur": 1000 * work * (end - start)})
-    path.write_text(json.dumps({"traceEvents": [{"ph": "M", "name": "process_name"}, *events]}))
-    return path
-
-
-def test_parts_of_a_step(profiles: Any, tmp_path: Path) -> None:
-    """The backward pass ends where the last gradients are handed over; what is sent before that is overlapped, once."""
-    parts = profiles.read_trace(trace(tmp_path / "trace_rank_0.json"))
-
-    assert parts == pytest.approx(
-        {
-            "data": 1,
-            "forward": 2,
-            "backward": 4,
-            "all-reduce exposed": 2,
-            "optimizer": 1,
-            "all-reduce overlapped": 2,  # from 4.5 to 6.5: two of them at a time count once
-        }
-    )
-
-
-def step(**parts: float) -> dict[str, float]:
-    """Parts of a step, one millisecond each unless given."""
-    names = ("data", "forward", "backward", "all-reduce exposed", "optimizer")
-    return {name: parts.get(name.replace("-", "_").replace(" ", "_"), 1.0) for name in names}
-
-
-@pytest.mark.parametrize(
-    ("ranks", "expected"),
-    [
-        ({0: step(data=9)}, "data, 69% of a step"),
-        ({0: step(forward=9)}, "computing, 85% of a step"),
-        ({0: step(all_reduce_exposed=9), 1: step(all_reduce_exposed=9)}, "communication, 69% of a step"),
-        ({0: step(all_reduce_exposed=9), 1: step(backward=7)}, "rank 1, which works 2.5 times as long as the others"),
-    ],
-)
-def test_bottleneck_follows_the_rule(profiles: Any, ranks: Any, expected: str) -> None:
-    """The bottleneck is the slow rank, or else what takes most of a step."""
-    assert profiles.bottleneck(ranks) == expected
-
-
 def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a program of the example."""
     command = [sys.executable, EXAMPLES / program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_profile_of_two_ranks(tmp_path: Path) -> None:
-    """The program prints a row for each rank and the bottleneck, and draws a picture."""
-    for rank in (0, 1):
-        trace(tmp_path / f"trace_rank_{rank}.json")
-    result = python("profile_summary.py", tmp_path)
-
-    assert result.returncode == 0, result.stderr
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["rank", "0", "1", "bottleneck:"]
-    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_scaling_table(tmp_path: Path) -> None:

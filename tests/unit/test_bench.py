@@ -101,15 +101,15 @@ def test_prediction_of_a_step():
 corpus = program("helpers.corpus")
 JOBS = {half: corpus.read_jobs(corpus.path_of(half)) for half in corpus.HALVES}
 ALL = [job for jobs in JOBS.values() for job in jobs]
-RENAMED = {"examples/lightning/several_nodes.py"}
-"""Programs that have another name since the jobs ran."""
+GONE = {"examples/lightning/several_nodes.py", "slurm/gloo_ddp/profile.sbatch"}
+"""Programs that were renamed or removed since the jobs ran."""
 
 
 def test_labels_of_the_corpus():
     """Each job has its own name, a program that exists, and causes that are entries; the halves share no program."""
     assert len({job.name for job in ALL}) == len(ALL)
     assert {cause for job in ALL for cause in job.causes} <= set(load_entries())
-    assert {job.program for job in ALL if not (BENCH.parent / job.program).is_file()} <= RENAMED
+    assert {job.program for job in ALL if not (BENCH.parent / job.program).is_file()} <= GONE
     for half, jobs in JOBS.items():
         assert {corpus.half_of(job.program) for job in jobs} == {half}
         assert {job.slurm for job in jobs} - {""} == set(corpus.GENERATIONS[half])
