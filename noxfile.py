@@ -228,9 +228,9 @@ def browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def gpu(session: nox.Session) -> None:
-    """Run the examples on an NVIDIA GPU; say so where there is none."""
+    """Run what needs an NVIDIA GPU, tests and measurements, in pieces, and say what is missing (`-- PIECE`)."""
     environment(session)
-    pytest(session, "tests/gpu")
+    python(session, "bench/on_gpu.py", *session.posargs)
 
 
 @nox.session(default=False)

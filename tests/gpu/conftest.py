@@ -1,8 +1,7 @@
 """Skips tests marked as `needs_gpu("torch", "matplotlib")` where that framework sees no GPU or a module is missing.
 
-The tests run as `nox -s gpu`, and where nothing can be installed, without what all tests share:
-
-    PYTHONPATH=src python -m pytest --confcutdir=tests/gpu tests/gpu
+The tests run as `nox -s gpu`, and where nothing can be installed, as `PYTHONPATH=src python -m pytest tests/gpu`:
+pytest.ini in this folder keeps away what all other tests share.
 """
 
 from __future__ import annotations
