@@ -128,13 +128,15 @@ def verdict(ranks, messages):
     share = {part: time / sum(mean.values()) for part, time in mean.items()}
     if share["compute"] >= 0.8:
         return f"computing takes {share['compute']:.0%} of a step"
+    share["waiting"] = max(parts["waiting"] / sum(parts.values()) for parts in ranks.values())  # not the slow rank's
     largest = max(list(PARTS)[1:], key=share.get)
     slowest = min(ranks, key=lambda number: ranks[number]["waiting"])
     hints = {
         "waiting": f"; rank {slowest} waits least: the others wait for it",
         "transfer": f" in {messages:.0f} {'collective' if round(messages) == 1 else 'collectives'}",
     }
-    return f"computing takes {share['compute']:.0%} of a step, {largest} {share[largest]:.0%}{hints.get(largest, '')}"
+    name = "waiting up to" if largest == "waiting" else largest
+    return f"computing takes {share['compute']:.0%} of a step, {name} {share[largest]:.0%}{hints.get(largest, '')}"
 
 
 def draw(axes, ranks):
@@ -149,8 +151,11 @@ def draw(axes, ranks):
 
 
 def main():
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+    if len(sys.argv) != 2:
         print(f"error: give the folder of the traces, as in: {sys.argv[0]} trace-17", file=sys.stderr)
+        return 2
+    if not Path(sys.argv[1]).is_dir():
+        print(f"error: no folder {sys.argv[1]} here: run this where you submitted the job", file=sys.stderr)
         return 2
     folder = Path(sys.argv[1])
     try:
