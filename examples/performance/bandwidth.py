@@ -8,6 +8,7 @@ The table goes to bandwidth-JOBID.json too, and as a picture to bandwidth-JOBID.
 
 import json
 import os
+import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -19,12 +20,13 @@ from matplotlib.figure import Figure
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
     cuda = torch.cuda.is_available()
     device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
 
     rows = []
     for exponent in range(10, 31 if cuda else 27, 2):
@@ -45,7 +47,7 @@ def main():
         row = {"bytes": 2**exponent, "us": 1e6 * slowest.item(), "busbw_MBps": sent / slowest.item() / 1e6}
         rows.append(row)
         if rank == 0:
-            print(f"{row['bytes']:13,} bytes {row['us']:12.1f} us {row['busbw_MBps']:10.1f} MB/s", flush=True)
+            print(f"{row['bytes']:13,} bytes {row['us']:12.1f} us {row['busbw_MBps']:10.1f} MB/s")
 
     if rank == 0:
         name = f"bandwidth-{os.environ.get('SLURM_JOB_ID', 'local')}"
@@ -54,7 +56,7 @@ def main():
         axes.loglog([row["bytes"] for row in rows], [row["busbw_MBps"] for row in rows], "o-")
         axes.set(xlabel="bytes", ylabel="bus bandwidth (MB/s)")
         figure.savefig(f"{name}.png", dpi=150)
-    print(f"rank {rank}/{world_size} end", flush=True)
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Put your own model into model(), and your batch into main().
 """
 
 import os
+import sys
 from contextlib import nullcontext
 from statistics import median
 from time import perf_counter
@@ -28,12 +29,13 @@ def model():
 
 
 def main():
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # print whole lines
     cuda = torch.cuda.is_available()
     device = torch.device(f"cuda:{os.environ['LOCAL_RANK']}" if cuda else "cpu")
     if cuda:
         torch.cuda.set_device(device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}", flush=True)
+    print(f"rank {rank}/{world_size} start host={os.uname().nodename} device={device}")
     x = torch.randn(BATCH, 1024, device=device)
 
     def measure(name, accumulate=1, send=True, hook=None, state=None, **options):
@@ -55,7 +57,7 @@ def main():
         taken = torch.tensor(median(seconds[WARM_UP:]), device=device)
         dist.all_reduce(taken, dist.ReduceOp.MAX)  # the slowest rank's
         if rank == 0:
-            print(f"{name:34} {1e3 * taken.item():10.1f} ms for {BATCH} rows", flush=True)
+            print(f"{name:34} {1e3 * taken.item():10.1f} ms for {BATCH} rows")
 
     measure("nothing sent", send=False)
     measure("buckets of 25 MB (the default)")
@@ -65,7 +67,7 @@ def main():
     state = PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)  # 1000 in a real training
     measure("PowerSGD, rank 4", hook=powerSGD_hook, state=state)
     measure("4 pieces, sent once", accumulate=4)
-    print(f"rank {rank}/{world_size} end", flush=True)
+    print(f"rank {rank}/{world_size} end")
 
 
 if __name__ == "__main__":
