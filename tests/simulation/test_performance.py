@@ -222,9 +222,7 @@ def test_parts_of_a_step(trace: Any, tmp_path: Path) -> None:
     ("mean", "expected"),
     [
         ({"compute": 9, "transfer": 1}, "computing takes 90% of a step"),
-        ({"compute": 1, "data": 3}, "computing takes 25% of a step, data 75%"),
         ({"compute": 3, "other": 1}, "computing takes 75% of a step, other 25%"),
-        ({"compute": 1, "transfer": 1}, "computing takes 50% of a step, transfer 50% in 7 collectives"),
     ],
 )
 def test_verdict(mean: dict[str, float], expected: str, time_parts: Any) -> None:
@@ -232,26 +230,23 @@ def test_verdict(mean: dict[str, float], expected: str, time_parts: Any) -> None
     assert time_parts.verdict({0: dict.fromkeys(time_parts.PARTS, 0) | mean}, 7) == expected
 
 
-def test_verdict_names_the_straggler(time_parts: Any) -> None:
-    """Where the ranks wait, the one that waits least is named."""
-    ranks = {rank: dict.fromkeys(time_parts.PARTS, 0) | {"waiting": 9} for rank in range(4)}
-    ranks[2] = {**ranks[2], "compute": 9, "waiting": 0}
-
-    assert time_parts.verdict(ranks, 7).endswith("waiting up to 100%; rank 2 waits least: the others wait for it")
-
-
 @pytest.mark.parametrize(
-    ("mistake", "part"),
-    [("data", "data"), ("straggler", "waiting up to"), ("item", "transfer"), ("small", "transfer")],
+    ("mistake", "named"),
+    [
+        ("data", r"data \d+%"),
+        ("straggler", r"waiting up to \d+%; rank 1 waits least: the others wait for it"),
+        ("item", r"transfer \d+% in 7 collectives"),
+        ("small", r"transfer \d+% in 7 collectives"),
+    ],
 )
-def test_verdict_on_each_mistake(mistake: str, part: str, time_parts: Any) -> None:
+def test_verdict_on_each_mistake(mistake: str, named: str, time_parts: Any) -> None:
     """In each run on the real Slurm that the page shows, the verdict names the part that the mistake makes longer."""
     measured = json.loads((ROOT / "bench" / "results" / "slow_parts.json").read_text())
     rows = [row["samples"] for row in measured["configurations"] if row["parameters"]["mistake"] == mistake]
     assert len(rows) == 2
     for number in range(len(rows[0]["step_ms"])):
         ranks = {rank: {part: row[f"{part}_ms"][number] for part in time_parts.PARTS} for rank, row in enumerate(rows)}
-        assert f"of a step, {part} " in time_parts.verdict(ranks, 7)
+        assert re.fullmatch(rf"computing takes \d+% of a step, {named}", time_parts.verdict(ranks, 7))
 
 
 @pytest.fixture
