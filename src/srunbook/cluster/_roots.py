@@ -24,8 +24,10 @@ from srunbook.cluster._sections import GENERATIONS, NEWEST, SUITES, USER_IDS
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-server")
 TOOLS = ("environment-modules", "python3", "iproute2", "iputils-ping", "hostname", "less", "nano", "procps", "tini")
-CONTAINER_PACKAGES = ("apptainer", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
-"""What only sid has, and needs: Apptainer, and what builds and mounts its images."""
+CONTAINER_PACKAGES = ("apptainer", "charliecloud-runtime", "ca-certificates", "debootstrap", "squashfuse", "uidmap")
+"""What only sid has, and needs: two container engines, and what builds and mounts their images."""
+SPANK_PACKAGES = ("binutils", "libc6-dev", "libslurm-dev", "tcc")
+"""What compiles a SPANK plugin, in sid as well: a small compiler, a linker, and the headers."""
 
 TELL_EVERY = 15.0
 """Seconds between two lines of progress."""
@@ -53,7 +55,7 @@ class Root:
 
 def packages(suite: str, more: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the Debian packages of a root, with those that a specification adds."""
-    packages = SLURM + TOOLS + (CONTAINER_PACKAGES if suite == "sid" else ())
+    packages = SLURM + TOOLS + (CONTAINER_PACKAGES + SPANK_PACKAGES if suite == "sid" else ())
     return packages + tuple(name for name in sorted(set(more)) if name not in packages)
 
 
@@ -150,7 +152,7 @@ def _run(command: list[str], environment: dict[str, str], log: Path, failed: str
     start = time.monotonic()
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            command,
+            ["setpriv", "--pdeathsig", "KILL", *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stream,
