@@ -124,7 +124,10 @@ class Chance(random.Random):
         place = self.choice([self.choice(PLACES), f"/x/{self.text()}"])
         if kind := self.choice(["", "virtual_environment", "container_image", "conda_environment", "pixi_manifest"]):
             made[kind] = f"{place}/envs/{self.word(30)}" if kind == "conda_environment" else place
-        if framework == "torchrun" and self.random() < 0.3:
+        if kind == "container_image":
+            made["container_engine"] = self.choice(["apptainer", "pyxis"])
+            made["container_mounts"] = [self.choice(["/data", "$HOME/x:/y"]) for _ in few]
+        if framework == "torchrun" and self.random() < 0.4:
             made |= {"older_torchrun": True, "signal": "TERM@120"}
         if self.random() < there.wrong:
             name = self.choice(list(JobSpecification.model_fields))

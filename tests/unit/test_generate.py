@@ -264,6 +264,7 @@ def test_every_field_says_what_it_is(name):
     info = JobSpecification.model_fields[name]
     value = info.examples[0]
     beside = {"gpus_per_node": 4} if name in ("gpu_option", "platform") else {}
+    beside |= {"container_image": "$JAX_IMAGE"} if name.startswith("container_") else {}
 
     assert info.description.endswith(".")
-    assert getattr(specified(**{name: value, **beside}), name) == value
+    assert getattr(specified(**{**beside, name: value}), name) == value

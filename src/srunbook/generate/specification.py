@@ -200,9 +200,23 @@ class JobSpecification(BaseModel):
         pattern=PLACE,
     )
     container_image: str | None = _field(
-        "Apptainer image to run in. It may begin with ~ or a variable, such as one that a module sets.",
+        "Image to run in: a file, whose path may begin with ~ or a variable, such as one that a module sets. "
+        "For pyxis also a name in a registry, with # after the registry.",
         "$JAX_IMAGE",
+        "~/train.sqsh",
+        "nvcr.io#nvidia/pytorch:26.05-py3",
         pattern=PLACE,
+    )
+    container_engine: Literal["apptainer", "pyxis"] = _field(
+        "What starts the container: apptainer (also called Singularity), or pyxis, which adds options to srun.",
+        "pyxis",
+        default="apptainer",
+    )
+    container_mounts: list[Annotated[str, Field(pattern=r"^[/$][A-Za-z0-9_./:$+@%=-]*$")]] = _field(
+        "Folders that the program sees in the container besides the one that you submit from: a list of texts, "
+        "HOST or HOST:INSIDE. HOST may begin with a variable.",
+        ["/scratch/data", "$WORK/shared:/data"],
+        default_factory=list,
     )
     env_vars: dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Text] = _field(
         "Environment variables: names and texts. The texts are passed on unchanged, including $.",
@@ -299,6 +313,9 @@ class JobSpecification(BaseModel):
             for name in others:
                 text = f"{name} {getattr(self, name)!r} cannot go with {first}: a job has only one of them. Remove one"
                 yield True, (name,), text
+        for name in ("container_engine", "container_mounts"):
+            bare = f"{name} is only for a job in a container: add container_image, or remove {name}"
+            yield name in self.model_fields_set and not self.container_image, (name,), bare
         computes = self.platform == "gpu"
         on_gpus = "platform 'gpu' cannot go with gloo, which computes on CPUs. Take torchrun for GPUs"
         yield computes and self.framework == "gloo", ("platform",), on_gpus
