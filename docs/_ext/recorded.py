@@ -32,6 +32,9 @@ NAMES = {
     "lightning": "Lightning",
     "accelerate": "Accelerate",
     "transformers": "Transformers",
+    "apptainer": "Apptainer",
+    "charliecloud": "Charliecloud",
+    "pyxis": "a stand-in for pyxis",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.proof import job_run
-from support.published import stage
+from support.published import expect_abort_at_exit, give_engine, stage
 
 from recordings.comparing import Mask
 from srunbook import cluster
@@ -87,9 +87,10 @@ CASES = (
     Case("torchrun", "epoch 0: loss", r"in epoch \d after batch \d+", "epoch 4: loss"),
     Case("does_not_fit", "step 10: loss", r"after step \d+", "step 40: loss"),
     JAX,
-    replace(JAX, name="requeue_container"),
     Case("lightning", "epoch 0: loss", r"before epoch \d", "epoch 4: loss"),
 )
+
+CONTAINED = tuple(replace(case, name="requeue_container") for case in CASES)
 
 
 def prepare(case: Case, folder: Path) -> None:
@@ -99,17 +100,20 @@ def prepare(case: Case, folder: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.guide}/{case.name}")
+@pytest.mark.parametrize("case", CASES + CONTAINED, ids=lambda case: f"{case.guide}/{case.name}")
 def test_stopped_job_continues_as_published(
     case: Case, slurm: State, recorded: Callable[..., None], as_user: Callable[..., str], until: Any
 ) -> None:
     """SIGUSR1 ends the first start after a save; the second adds to the same log, continues there, and completes."""
-    contained = "container" in case.name
+    contained = case in CONTAINED
     if contained and "apptainer" not in slurm.root["versions"]:
         pytest.skip("only the newest generation has Apptainer")
+    if contained:
+        give_engine(slurm, case.script)
     identity = begun(case, slurm, as_user, until)
-    as_user("scancel", "--signal=USR1", identity)
+    as_user("scancel", "--signal=USR1", *["--batch"] * contained, identity)  # as --signal of the script has it
     job = both_starts(cluster.await_job(slurm, identity), as_user)
+    expect_abort_at_exit(job)
 
     assert_continued(case, job)
     recorded(case.script, job_run(slurm, case.script, job), SPOKEN.search, MOMENT, once=True, name="stopped")
@@ -124,12 +128,11 @@ def grace(slurm: State) -> Iterator[None]:
     cluster.capture(slurm, [*change, "GraceTime=0"], user=None).check_returncode()
 
 
-SCRIPTS = [case for case in CASES if case.name == "requeue"]
-LONG = [pytest.param(case, marks=pytest.mark.full) for case in SCRIPTS[1:]]
+LONG = [pytest.param(case, marks=pytest.mark.full) for case in CASES[1:]]
 
 
 @pytest.mark.usefixtures("grace")
-@pytest.mark.parametrize("case", [SCRIPTS[0], *LONG], ids=lambda case: case.guide)
+@pytest.mark.parametrize("case", [CASES[0], *LONG], ids=lambda case: case.guide)
 def test_preempted_job_continues(
     case: Case, healed: State, recorded: Callable[..., None], as_user: Callable[..., str], until: Any
 ) -> None:
@@ -147,7 +150,7 @@ def test_preempted_job_continues(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", SCRIPTS, ids=lambda case: case.guide)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.guide)
 def test_members_of_an_array_train_their_own_models(
     case: Case, slurm: State, as_user: Callable[..., str], until: Any
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.proof import job_run
-from support.published import MORE_TIME, give_torch_image, stage, submit, verify
+from support.published import MORE_TIME, contained_in, give_engine, stage, submit, verify
 
 from recordings import read_recording, recording_path
 from srunbook import cluster
@@ -28,9 +28,6 @@ RANKS_BESIDE_OTHERS = 4
 LONG = 75
 """Seconds of the recorded job from which on a script runs with `--full` only."""
 
-TORCH_IMAGE = "torchrun/ddp_container"
-"""The script for whose image PyTorch is installed: it runs with `--full` only."""
-
 
 def asked_nodes(script: Path) -> int:
     """Return the number of nodes that a script asks for."""
@@ -38,16 +35,14 @@ def asked_nodes(script: Path) -> int:
     return int(found[1]) if found else 1
 
 
-def needs_apptainer(script: Path) -> bool:
-    return "singularity run" in script.read_text(encoding="utf-8")
-
-
 def is_long(script: Path) -> bool:
-    """Whether a script takes long, by its recorded job."""
+    """Whether a script takes long: by its recorded job, or because its image has to be built with PyTorch."""
+    if contained_in(script) and "jax" not in script.parent.name:
+        return True
     if not recording_path(script).exists():
         return False
     hours, minutes, seconds = map(int, read_recording(recording_path(script)).accounting[0]["Elapsed"].split(":"))
-    return 3600 * hours + 60 * minutes + seconds > LONG or script.match(f"{TORCH_IMAGE}.sbatch")
+    return 3600 * hours + 60 * minutes + seconds > LONG
 
 
 def ranks(script: Path) -> int:
@@ -57,7 +52,7 @@ def ranks(script: Path) -> int:
 
 
 def pytest_generate_tests(metafunc):
-    """Scripts with a container run on the newest generation, the only one whose packages hold Apptainer."""
+    """Scripts with a container run on the newest generation, the only one whose root has container engines."""
     if "script" not in metafunc.fixturenames:
         return
     chosen = metafunc.config.getoption("--slurm")
@@ -65,10 +60,10 @@ def pytest_generate_tests(metafunc):
     fitting = [script for script in SCRIPTS if asked_nodes(script) <= NODES and script.stem not in ELSEWHERE]
     fitting = [script for script in fitting if metafunc.config.getoption("--full") or not is_long(script)]
     newest = chosen if chosen == "26.05" else cluster.NEWEST
-    pairs = [(generation, script) for generation in plain for script in fitting if not needs_apptainer(script)]
+    pairs = [(generation, script) for generation in plain for script in fitting if not contained_in(script)]
     if chosen in ("all", "22.05", "26.05", cluster.NEWEST):
         newest = "26.05" if chosen == "all" else newest
-        pairs += [(newest, script) for script in fitting if needs_apptainer(script)]
+        pairs += [(newest, script) for script in fitting if contained_in(script)]
     cases = [
         pytest.param(
             generation,
@@ -83,10 +78,8 @@ def pytest_generate_tests(metafunc):
 
 def test_script_runs_as_published(slurm: State, recorded, generation, script, request):
     """A script completes on a real Slurm, `verify` hears of every rank, and its output is the recorded one."""
-    if needs_apptainer(script):
-        assert (slurm.folder.parents[1] / "images" / "jax.sif").exists(), "the image of jax.def was not built"
-    if script.match(f"{TORCH_IMAGE}.sbatch"):
-        give_torch_image(slurm)
+    if contained_in(script):
+        give_engine(slurm, script)
     folder = stage(slurm, script)
     job = submit(slurm, script, folder=folder, options=() if request.config.getoption("--record") else (MORE_TIME,))
     staged = slurm.folder / folder.removeprefix("/") / script.name

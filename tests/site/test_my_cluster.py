@@ -27,7 +27,7 @@ CLUSTERS = [
 
 OURS = re.compile(
     r'#SBATCH --|module load |(export )?image=|VENV=|source ".*/bin/activate"|PROCESSES=| +\S+\.py$'
-    r'|.*"\$\{@:-\S+\}"( \|\| status=\$\?)?$'
+    r'|.*"\$\{@:-\S+\}"( \|\| status=\$\?| &)?$'
     r"|# .* nodes? of .*: \d+ process(es)?|# Made by: srunbook generate ",
     re.IGNORECASE,
 )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from support.published import contained_in
+
 from recordings import Recording, read_recording, recording_path
 from recordings.checking import generation, new_run
 from recordings.comparing import Mask
@@ -27,8 +29,12 @@ def job_run(
     """Describe the run of a script on the test cluster, as a job or on its login node, as a recording would."""
     text = script.read_text(encoding="utf-8")
     versions = {"slurm": state.root["slurm"]}
-    if "singularity run" in text:
-        versions["apptainer"] = state.root["versions"]["apptainer"].split("+")[0]
+    engine = contained_in(script)
+    if engine == "pyxis":
+        versions["pyxis"] = "0.24"  # whose options the stand-in has
+    elif engine:
+        package = {"charliecloud": "charliecloud-runtime"}.get(engine, engine)
+        versions[engine] = re.split("[+-]", state.root["versions"][package])[0]
     else:
         versions["python"] = platform.python_version()
     guide = ROOT / "examples" / script.parent.name

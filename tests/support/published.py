@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -62,16 +64,17 @@ def boot(specification: Specification) -> State:
 
 
 def give_torch_image(state: State) -> None:
-    """Build the image of the torchrun guide once, and link it into every home of a cluster that has Apptainer.
+    """Build the image of the torchrun guide once, with Lightning, and link it into every home of a cluster.
 
     If this machine's pip finds wheels in a folder, PyTorch comes from there, in the version that runs here: the index
     may only have the one for CUDA, which is ten times as large.
     """
     asked = [sys.executable, "-m", "pip", "config", "get", "global.find-links"]
     wheels = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    arguments = {"MIRROR": "{mirror}", "INDEX": "{index}"}
+    packages = f"torch==2.13.0 lightning=={importlib.metadata.version('lightning')}"
+    arguments = {"MIRROR": "{mirror}", "INDEX": "{index}", "TORCH": packages}
     if wheels:  # they are for the Python of Debian 12
-        arguments |= {"DEBIAN": "bookworm", "TORCH": "--find-links=/mnt torch==2.13.0"}
+        arguments |= {"DEBIAN": "bookworm", "TORCH": f"--find-links=/mnt {packages}"}
     definition = ROOT / "examples" / "torchrun" / "torch.def"
     image = Image("torch", definition, arguments, Path(wheels) if wheels else None)
     ensure_image(ensure_root(cluster.NEWEST), image, say=print)
@@ -79,6 +82,47 @@ def give_torch_image(state: State) -> None:
         link = state.folder / "home" / user / "torch.sif"
         link.unlink(missing_ok=True)
         link.symlink_to(IMAGES / "torch.sif")
+
+
+def contained_in(script: Path) -> str:
+    """Return the name of the container engine that a job script starts its tasks with, or nothing."""
+    text = script.read_text(encoding="utf-8")
+    words = {"singularity run": "apptainer", "--container-image": "pyxis", "ch-run": "charliecloud"}
+    return next((engine for word, engine in words.items() if word in text), "")
+
+
+def give_squashfs(state: State, name: str) -> None:
+    """Give every user of a cluster the file system in an image of Apptainer, which other engines read, as NAME.sqsh."""
+    file = state.folder / "home" / f"{name}.sqsh"
+    if not file.exists():
+        listed = cluster.capture(state, ["apptainer", "sif", "list", f"{IMAGES}/{name}.sif"]).stdout
+        (number,) = re.findall(r"^(\d+) .*FS \(Squashfs", listed, re.MULTILINE)
+        dump = f"apptainer sif dump {number} {IMAGES}/{name}.sif >/home/{name}.sqsh"
+        cluster.capture(state, ["sh", "-c", dump], user=None).check_returncode()
+    for user in state.specification.user_ids:
+        link = state.folder / "home" / user / f"{name}.sqsh"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"/home/{name}.sqsh")
+
+
+def give_pyxis(state: State) -> None:
+    """Compile the stand-in for pyxis in a cluster of the newest generation; Slurm uses it from then on."""
+    source = PLACE / "tests" / "support" / "pyxis_stand_in"
+    build = f"cd /home && tcc -c {source}/pyxis.c && ld -shared -z noexecstack -o pyxis.so pyxis.o"
+    cluster.capture(state, ["sh", "-c", build], user=None).check_returncode()
+    configuration = state.folder / "etc" / "slurm" / "plugstack.conf"
+    configuration.write_text(f"required /home/pyxis.so {source}/enter.sh\n", encoding="utf-8")
+
+
+def give_engine(state: State, script: Path) -> None:
+    """Give a cluster what a script with a container needs besides Apptainer and the image of the JAX guide."""
+    name = "jax" if "jax" in script.parent.name else "torch"
+    if name == "torch":
+        give_torch_image(state)
+    if contained_in(script) != "apptainer":
+        give_squashfs(state, name)
+    if contained_in(script) == "pyxis":
+        give_pyxis(state)
 
 
 def stage(state: State, script: Path, *, extra: Sequence[Path] = ()) -> str:

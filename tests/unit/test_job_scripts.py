@@ -135,7 +135,22 @@ def test_starts_without_progress_end(script: Path, site: Site) -> None:
     assert len(site.sruns) == 6
 
 
-SIGNALLED = [path for path in SCRIPTS if "#SBATCH --signal=USR1" in path.read_text(encoding="utf-8")]
+@pytest.mark.parametrize(
+    "script", [path for path in REQUEUEING if path.stem == "requeue_container"], ids=lambda path: path.parent.name
+)
+def test_signal_to_the_script_reaches_the_program(script: Path, site: Site) -> None:
+    """A script that gets Slurm's signal passes it on, waits until the program has ended, and requeues its job."""
+    told = 'trap "echo ended >>$ASKED; exit 1" USR1'  # torchrun ends with 1 after a signal
+    site.stand_in("srun", f"echo $$ >pid; {told}; kill -USR1 $PPID; while :; do sleep 0.02; done")
+    site.stand_in("scancel", 'echo "scancel $*" >>"$ASKED"; kill -USR1 "$(<pid)"')
+    site.stand_in("scontrol", '[[ $1 != requeue ]] || echo "scontrol $*" >>"$ASKED"; echo node1')
+    done = site.run(script)
+
+    assert done.stderr == ""
+    assert site.sruns == ["scancel --signal=USR1 17", "ended", "scontrol requeue 17"]
+
+
+SIGNALLED = [path for path in SCRIPTS if re.search("#SBATCH --signal=(B:)?USR1", path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("script", SIGNALLED, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -1,0 +1,40 @@
+"""Files of the page about containers that cannot run here: the words of their commands, with a stand-in for srun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("engine", ["podman_hpc.sh", "shifter.sh", "sarus.sh", "container_engine.sh"])
+def test_words_stay_whole(engine, tmp_path):
+    """In a folder with a blank in its name, each option stays one word, and the program comes last."""
+    folder = tmp_path / "my run"
+    folder.mkdir()
+    done = subprocess.run(
+        ["bash", "-euc", 'srun() { printf "%s\\n" "$@"; }; source "$0"', EXAMPLES / "containers" / engine],
+        cwd=folder,
+        env={**os.environ, "SLURM_CPUS_PER_TASK": "4"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.splitlines()
+
+    assert words[-2:] == ["python", "data_parallel.py"]
+    assert all(f"{folder}" in word for word in words if "/my" in word)
+    assert engine == "shifter.sh" or any(f"{folder}" in word for word in words)
+
+
+@pytest.mark.parametrize("file", ["containers/jax.toml", "environments/pyproject.toml"])
+def test_settings_are_toml(file):
+    """Their readers find every key, also those in comments."""
+    text = (EXAMPLES / file).read_text(encoding="utf-8")
+
+    assert tomllib.loads(text.replace("\n# ", "\n").replace("\n#\n", "\n\n").replace("\nEDIT", "\n# EDIT"))
