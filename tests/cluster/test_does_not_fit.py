@@ -23,6 +23,8 @@ MIXED = 0.02
 """The same in 16 bits."""
 
 FULL = pytest.mark.full
+ERRORS = "--error=%x-%j.out"
+"""The log, in which a test that fails shows them."""
 TWO = ("--nodes=2", "--gpus-per-node=1", "--ntasks-per-node=1")
 CASES = [
     # stem of the script, program, options of sbatch, nodes, ranks, tolerance
@@ -40,8 +42,8 @@ CASES = [
     pytest.param("accelerate", "accelerate_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT),
     pytest.param("accelerate", "accelerate_fsdp.py", (), 4, 8, EXACT, marks=FULL),
     pytest.param("accelerate", "trainer_fsdp.py", ("--nodes=2", "--gpus-per-node=1"), 2, 2, EXACT, marks=FULL),
-    pytest.param("lightning", "lightning_fsdp_tp.py", TWO, 2, 2, MIXED),
-    pytest.param("lightning", "lightning_fsdp_tp.py", (), 4, 8, MIXED, marks=FULL),
+    pytest.param("lightning", "lightning_fsdp_tp.py", (*TWO, ERRORS), 2, 2, MIXED),
+    pytest.param("lightning", "lightning_fsdp_tp.py", (ERRORS,), 4, 8, MIXED, marks=FULL),
 ]
 
 

@@ -123,6 +123,8 @@ modules_to_load: ["python/3.11", "gcc/11.2.0"]
         ("gpus_per_node: 6\nprocesses_per_node: 4", ["a.yaml:2: processes_per_node 4 cannot share 6 GPUs evenly"]),
         ("signal: B:USR1@60", ["signal is 'B:USR1@60'", "USR1@120"]),
         ("memory_per_cpu: 1G\nmemory_per_node: 8G", ["a.yaml:2: memory_per_node '8G' cannot go with memory_per_cpu"]),
+        ("container_engine: pyxis", ["a.yaml:1: container_engine is only for a job in a container", "container_image"]),
+        ("container_image: x\ncontainer_mounts: [data]", ["container_mounts[0] is 'data'"]),
         ("virtual_environment: ~bob/env", ["virtual_environment is '~bob/env'"]),
         ("script: -x.py", ["script is '-x.py'", "a dash"]),
         ("nodes: 2\nnodes: 3", ["a.yaml:2: "]),

@@ -141,7 +141,7 @@ def test_starts_without_progress_end(script: Path, site: Site) -> None:
 def test_signal_to_the_script_reaches_the_program(script: Path, site: Site) -> None:
     """A script that gets Slurm's signal passes it on, waits until the program has ended, and requeues its job."""
     told = 'trap "echo ended >>$ASKED; exit 1" USR1'  # torchrun ends with 1 after a signal
-    site.stand_in("srun", f"echo $$ >pid; {told}; kill -USR1 $PPID; while :; do sleep 0.02; done")
+    site.stand_in("srun", f"echo $$ >pid; {told}; kill -USR1 $PPID; for _ in {{1..500}}; do sleep 0.02; done")
     site.stand_in("scancel", 'echo "scancel $*" >>"$ASKED"; kill -USR1 "$(<pid)"')
     site.stand_in("scontrol", '[[ $1 != requeue ]] || echo "scontrol $*" >>"$ASKED"; echo node1')
     done = site.run(script)
