@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -64,18 +65,7 @@ search_weights = [
 search_suggestions = ["troubleshooting/index", "guides/index", "tools/explain", "reference/glossary"]
 
 redirect_html_template_file = "_templates/moved.html"
-redirects = {
-    "reference/api-checkpoint": "api-signals.html",
-    "reference/checkpoint-format": "../guides/checkpoints.html",
-    "reference/api-adapt": "../start/your-own-script.html",
-    "reference/api-measurements": "../performance/scaling-rules.html",
-    "reference/cluster-status": "api-cluster.html",
-    "reference/test-cluster": "../about/test-cluster.html",
-    "reference/api-script": "../start/your-own-script.html",
-    "guides/does-not-fit/sealed-checkpoints": "../checkpoints.html#checkpoints-seal",
-    "tools/adapt": "../start/your-own-script.html",
-    "tools/command": "command/index.html",
-}
+redirects = json.loads((ROOT / "docs" / "redirects.json").read_text(encoding="utf-8"))
 
 exclude_patterns = ["_ext", "_static", "_templates", "_inventories", "gallery/**/*.txt"]
 templates_path = ["docs/_templates"]

@@ -98,6 +98,7 @@ def new_site(root: Path) -> TinySite:
     (root / "bench").mkdir()
     (root / "bench" / "measurements.py").symlink_to(ROOT / "bench" / "measurements.py")
     site.write("conf.py", (ROOT / "conf.py").read_text(encoding="utf-8"))
+    site.write("docs/redirects.json", "{}")
     site.write("examples/GALLERY_HEADER.rst", "Gallery\n=======\n")
     site.write("examples/guide/GALLERY_HEADER.rst", "Guide\n-----\n")
     site.page("Nothing yet.")
