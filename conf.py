@@ -118,10 +118,11 @@ html_favicon = "docs/_static/favicon.svg"
 html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_show_sphinx = False
-html_baseurl = "https://srunbook.readthedocs.io/en/latest/"
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "https://srunbook.readthedocs.io/en/latest/")
 html_theme_options = {
     "source_repository": REPOSITORY,
-    "source_branch": "main",
+    "source_branch": os.environ.get("READTHEDOCS_GIT_COMMIT_HASH", "main"),  # the source of this version
+    "source_edit_link": f"{REPOSITORY}/edit/main/docs/{{filename}}",  # GitHub only edits branches
     "source_directory": "docs/",
     "light_css_variables": colours.LIGHT,
     "dark_css_variables": colours.DARK,

@@ -107,7 +107,7 @@ def tell_source(app: Sphinx, page: str, _template: str, context: dict[str, Any],
         folder, _, name = page.replace("gallery", "examples", 1).rpartition("/")
         source = f"{folder}/{'GALLERY_HEADER.rst' if name == 'index' else f'{name}.py'}"
         repository, branch = context["theme_source_repository"], context["theme_source_branch"]
-        context["theme_source_edit_link"] = f"{repository}/edit/{branch}/{source}"
+        context["theme_source_edit_link"] = f"{repository}/edit/main/{source}"
         context["theme_source_view_link"] = f"{repository}/blob/{branch}/{source}"
     context["changed"] = last_changes(root).get(source)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html import unescape
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-BASE = "https://srunbook.readthedocs.io/en/latest/"
+BASE = os.environ.get("READTHEDOCS_CANONICAL_URL", "https://srunbook.readthedocs.io/en/latest/")
 GENERATED = {"genindex", "py-modindex", "search"}
 
 
