@@ -247,6 +247,22 @@ def bench(session: nox.Session) -> None:
         python(session, str(program), *options)
 
 
+@nox.session(default=False)
+def dist(session: nox.Session) -> None:
+    """Build the wheel and the source distribution, check them, and try them in empty environments (`-- --full`)."""
+    environment(session, [*ALL_PARTS, "--group=dist"])
+    wheels(session)
+    folder = ROOT / "dist"
+    shutil.rmtree(folder, ignore_errors=True)
+    build = ["build", "--offline", "--no-build-isolation", "--python", PYTHON, "--out-dir", str(folder)]
+    python(session, "-m", "uv", *build)  # the wheel from the source distribution
+    built = sorted(str(path) for path in folder.glob("srunbook-*"))
+    python(session, "-m", "twine", "check", "--strict", *built)
+    (wheel,) = folder.glob("*.whl")
+    tried = [f"tests/{tier}/test_wheel.py" for tier in ("unit", "cluster")]
+    python(session, "-m", "pytest", f"--wheel={wheel}", *session.posargs, *tried)
+
+
 def peers(session: nox.Session) -> Path:
     """Install the other packages that some benchmarks measure, apart from the environment; return their folder."""
     folder = ROOT / "build" / "peers"

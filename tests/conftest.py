@@ -6,6 +6,8 @@ import fcntl
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -45,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     known = [*cluster.GENERATIONS, cluster.NEWEST, "all"]
     parser.addoption("--slurm", default="22.05", choices=known, help="generation of Slurm, or all")
     parser.addoption("--cluster", default=f"t{os.getpid()}", help="what the names of the clusters begin with")
+    parser.addoption("--wheel", type=Path, help="a wheel to test, in place of one that the tests build")
     parser.addoption("--full", action="store_true", help="also run the longer forms")
     parser.addoption(
         "--changed",
@@ -201,3 +204,14 @@ def reader(tmp_path: Path, recorded: Callable[..., None]) -> Reader:
     folder = tmp_path / "saved"
     folder.mkdir()
     return Reader(folder, recorded)
+
+
+@pytest.fixture(scope="session")
+def wheel(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel that was given, or else build the source distribution, and the wheel from that."""
+    if given := pytestconfig.getoption("--wheel"):
+        return Path(given).resolve()
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "uv", "build", "--quiet", "--offline", "--no-build-isolation", "--python"]
+    subprocess.run([*build, sys.executable, "--out-dir", str(folder), str(ROOT)], check=True)
+    return next(folder.glob("srunbook-*.whl"))

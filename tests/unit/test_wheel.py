@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from support.wheel import Installed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,51 +17,7 @@ CORE += ("cluster", "cli")
 WITH_JAX = ("distributed", "svgd", "phase_type")
 """Rooms that need the extra `jax`."""
 
-WHEELS = ROOT / ".nox" / "wheelhouse"
-"""What the wheel depends on: noxfile.py downloads it, so that no test asks an index."""
-
 GREETING = "import os\nprint('rank', os.environ['SLURM_PROCID'], 'of', os.environ['SLURM_NTASKS'])\n"
-
-
-class Installed:
-    """An environment of its own into which the wheel was installed, and an empty folder.
-
-    Args:
-        folder: Where it lies.
-        wheel: The wheel, with an extra or without.
-    """
-
-    def __init__(self, folder: Path, wheel: str) -> None:
-        self.programs, self.here = folder / "env" / "bin", folder / "here"
-        self.here.mkdir(parents=True)
-        venv.EnvBuilder(with_pip=True).create(folder / "env")
-        pip = ["python", "-m", "pip", "--isolated", "install", "--quiet", "--no-index", "--find-links", str(WHEELS)]
-        done = self.run(*pip, wheel)
-        assert done.returncode == 0, f"{done.stderr}\nTo fill .nox/wheelhouse again, delete it and run nox."
-
-    def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment, which knows nothing of this one."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SLURM", "COV"))}
-        own["PATH"] = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
-        command = [self.programs / program, *arguments]
-        return subprocess.run(command, cwd=self.here, env=own, capture_output=True, text=True, check=False)
-
-    def imports(self, *rooms: str) -> None:
-        """Import rooms, each in a process of its own, from the wheel."""
-        for room in rooms:
-            done = self.run("python", "-c", f"import srunbook.{room} as room; print(room.__file__)")
-
-            assert done.returncode == 0, f"{room}: {done.stderr}"
-            assert "site-packages" in done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from the repository."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
-    subprocess.run([sys.executable, *build, str(ROOT)], check=True)
-    return next(folder.glob("srunbook-*.whl"))
 
 
 @pytest.fixture(scope="module")
