@@ -211,6 +211,7 @@ def lint(session: nox.Session) -> None:
     for schema, pattern in SCHEMAS.items():
         files = [str(path) for path in sorted(ROOT.glob(pattern))]
         python(session, "-m", "check_jsonschema", "--builtin-schema", schema, *files)
+    session.run(str(ENV / "bin" / "zizmor"), "--offline", "--quiet", ".github/workflows")
     scripts = [str(path) for pattern in SCRIPTS for path in sorted(ROOT.glob(pattern))]
     # Not 1091: the environments that scripts activate exist on a site alone. Not 2016: tasks expand what srun gets.
     # Not 2329: they call exported functions.
