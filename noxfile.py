@@ -56,10 +56,10 @@ SCHEMAS = {
 
 
 def environment(session: nox.Session, parts: list[str] = ALL_PARTS) -> None:
-    """Make the shared environment, anew where the packages of pyproject.toml changed, and add the parts it lacks."""
+    """Make the shared environment, or make it again if pyproject.toml changed; then add the parts that it lacks."""
     project = nox.project.load_toml(ROOT / "pyproject.toml")
-    named = [project["project"][key] for key in ("dependencies", "optional-dependencies", "scripts")]
-    sources = [json.dumps([*named, project["dependency-groups"]]), (ROOT / "constraints.txt").read_text(), sys.version]
+    read_by_others = {"tool": {"hatch": project["tool"]["hatch"]}}  # the other tools read their settings at each start
+    sources = [json.dumps(project | read_by_others), (ROOT / "constraints.txt").read_text(), sys.version]
     wanted = hashlib.sha256("".join(sources).encode()).hexdigest()
     stamp = ENV / "made-from.json"
     made = json.loads(stamp.read_text()) if stamp.exists() else {}
@@ -199,6 +199,20 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def versions(session: nox.Session) -> None:
+    """Run the guides' programs with other versions of Python and frameworks (`-- jax==0.6`; `-- --record`)."""
+    environment(session)
+    python(session, "tests/versions.py", *session.posargs, env=package_places())
+
+
+@nox.session(default=False)
+def newest(session: nox.Session) -> None:
+    """Run everything with the newest packages, in a copy of the last commit, and list by page what drifted."""
+    environment(session)
+    python(session, "tests/newest.py", *session.posargs, env=package_places())
+
+
+@nox.session(default=False)
 def lint(session: nox.Session) -> None:
     """Check style, types, who imports whom, spelling, shell scripts, workflow files."""
     environment(session, [*ALL_PARTS, "--group=lint"])
@@ -236,16 +250,14 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
-    """Measure what the figures show: all of bench/, or what is named (`-- simulate_start`). Needs a quiet machine."""
+    """Measure what the figures show: all of bench/, or what you name (`-- simulate_start`). Needs an idle machine."""
     environment(session)
-    measured = sorted(path.stem for path in (ROOT / "bench" / "results").glob("*.json"))
-    # One needs Lighthouse from npm, and three an NVIDIA GPU.
-    for other in ("lighthouse", "fit_gpu", "gpu_digits", "lightning_gpu"):
-        measured.remove(other)  # so only when it is named
-    for name in session.posargs or [name for name in measured if (ROOT / "bench" / f"{name}.py").exists()]:
-        program = ROOT / "bench" / f"{name}.py"
-        options = ["--peers", str(peers(session))] if "--peers" in program.read_text(encoding="utf-8") else []
-        python(session, str(program), *options)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "bench").glob("*.py"))}
+    measured = [name for name in texts if (ROOT / "bench" / "results" / f"{name}.json").exists()]
+    special = re.compile(r"Needs\s+an\s+NVIDIA\s+GPU|npm\s+package")  # in a docstring: only if it's named
+    for name in session.posargs or [name for name in measured if not special.search(texts[name])]:
+        options = ["--peers", str(peers(session))] if "--peers" in texts[name] else []
+        python(session, str(ROOT / "bench" / f"{name}.py"), *options)
 
 
 @nox.session(default=False)
