@@ -47,6 +47,7 @@ extensions = [
     "gallery",
     "failures",
     "measured",
+    "versions",
     "drawings",
     "pages",
     "navigation",

@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
 
+assert jax.__version_info__ >= (0, 6), f"needs JAX 0.6 or newer, found {jax.__version__}"
 jax.distributed.initialize()
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
 rng = np.random.default_rng(0)

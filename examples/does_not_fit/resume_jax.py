@@ -25,6 +25,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
 
+assert jax.__version_info__ >= (0, 7, 1), f"needs JAX 0.7.1 or newer, found {jax.__version__}"
+
 # Stand-in text: sums of two numbers. Put your own text here.
 TEXT = "".join(f"{a}+{b}={a + b}\n" for a in range(100) for b in range(100))
 CHARACTERS = sorted(set(TEXT))

@@ -19,6 +19,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+assert jax.__version_info__ >= (0, 6, 1), f"needs JAX 0.6.1 or newer, found {jax.__version__}"
+
 
 def main() -> None:
     jax.distributed.initialize()

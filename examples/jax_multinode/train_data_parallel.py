@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import os
 import socket
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +74,7 @@ def main() -> None:
     if GLOBAL_BATCH % jax.device_count():
         raise ValueError(f"{GLOBAL_BATCH} rows for {jax.device_count()} devices: take 1, 2, 4, ... 64")
 
-    @jax.jit(out_shardings=(whole, whole), donate_argnums=0)
+    @partial(jax.jit, out_shardings=(whole, whole), donate_argnums=0)
     def train_step(parameters, rows, targets):
         # The mean over all rows makes this an all-reduce; the compiler puts it in.
         value, gradient = jax.value_and_grad(loss)(parameters, rows, targets)

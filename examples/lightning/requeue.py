@@ -26,6 +26,9 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+version = tuple(map(int, lightning.__version__.split(".")[:2]))
+assert version >= (2, 6), f"needs Lightning 2.6 or newer, found {lightning.__version__}"
+
 BATCH_SIZE = 64  # of all processes together
 RUN = os.environ.get("SLURM_JOB_NAME", "run").replace("/", "-")  # sbatch --job-name=NAME starts another
 if "SLURM_ARRAY_TASK_ID" in os.environ:  # each member of an array trains its own model

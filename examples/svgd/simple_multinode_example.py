@@ -6,6 +6,8 @@
 It computes the posterior of my_svgd.py exactly, on a grid of rates that lies over all devices of all processes.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +33,7 @@ def run_my_computation(dist_info):
     values = np.linspace(-1.0, 2.0, POINTS * dist_info.global_device_count, dtype=np.float32)
     grid = jax.make_array_from_callback(values.shape, NamedSharding(mesh, P("grid")), values.__getitem__)
 
-    @jax.jit(out_shardings=NamedSharding(mesh, P()))  # the answer is on every device
+    @partial(jax.jit, out_shardings=NamedSharding(mesh, P()))  # the answer is on every device
     def moments(grid):
         logs = jax.vmap(log_density)(grid)
         weights = jax.nn.softmax(logs)  # a maximum and a sum over all devices: JAX puts the exchange in

@@ -28,6 +28,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
+version = tuple(map(int, lightning.__version__.split(".")[:2]))
+assert version >= (2, 6), f"needs Lightning 2.6 or newer, found {lightning.__version__}"
+
 SEED = 0
 TIMEOUT = timedelta(minutes=30)  # a process that waits longer for another ends with an error of NCCL or gloo
 BASE_BATCH_SIZE = 32  # the batch for which --learning_rate is meant

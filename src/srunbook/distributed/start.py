@@ -23,6 +23,9 @@ HEARTBEAT_SECONDS = 60
 ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel0")
 """Where one of these exists, JAX may use other devices than CPUs."""
 
+OLDEST = (0, 7)
+"""The oldest JAX whose `initialize` takes the arguments that `_start` gives it."""
+
 _started: list[DistributedInfo] = []  # what the first call returned: JAX starts once
 
 
@@ -99,13 +102,15 @@ def initialize_distributed(
         timeout: Seconds within which all processes must start; otherwise, the ones that did start end with status 1.
 
     Raises:
-        DistributedError: An argument is wrong, or variables of the step are missing.
+        DistributedError: An argument is wrong, variables of the step are missing, or JAX is too old.
         RuntimeError: JAX was used before.
     """
     if _started:
         return _started[0]
     import jax
 
+    if jax.__version_info__ < OLDEST:
+        raise DistributedError(f"needs JAX {'.'.join(map(str, OLDEST))} or newer, found {jax.__version__}")
     config: Any = jax.config
     platforms = config.jax_platforms or ""
     place = find_place(

@@ -1,0 +1,94 @@
+"""Run everything with the newest version of every package, and list by page what drifted.
+
+python tests/newest.py               # all sessions; job scripts run on the oldest Slurm and need root
+python tests/newest.py docs tests    # some of them
+
+All of this happens in .nox/newest, a copy of the last commit. There, constraints.txt gets the newest versions, and what
+prints something else is recorded again. To keep the versions, read what differs, then copy constraints.txt and the
+recordings from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import gate
+
+from recordings import Recording
+from recordings.checking import difference
+from recordings.comparing import ROUNDING
+
+ROOT = Path(__file__).resolve().parents[1]
+COPY = ROOT / ".nox" / "newest"
+CONSTRAINTS = COPY / "constraints.txt"
+SESSIONS = {"docs": [], "browser": ["--full"], "tests": ["--record"], "slurm": ["--record"]}
+"""The sessions, with their arguments."""
+
+
+def git(*arguments: str) -> str:
+    """Run git in the copy; return what it printed."""
+    return subprocess.run(["git", *arguments], cwd=COPY, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def raise_versions() -> None:
+    """Write the newest versions that fit together into constraints.txt of the copy, and print which are new."""
+    before = dict(line.split("==") for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines())
+    groups = re.findall(r"^(\w+) = \[", (COPY / "pyproject.toml").read_text().partition("[dependency-groups]")[2], re.M)
+    options = ["--quiet", "--no-annotate", "--no-header", "--all-extras", *(f"--group={name}" for name in groups)]
+    uv = [sys.executable, "-m", "uv", "pip", "compile", *options, "pyproject.toml", "-"]
+    done = subprocess.run(uv, cwd=COPY, input="nox\nuv\n", check=True, stdout=subprocess.PIPE, text=True)
+    after = dict(line.partition("+")[0].split("==") for line in done.stdout.splitlines())
+    CONSTRAINTS.write_text("".join(f"{name}=={after[name]}\n" for name in sorted(after)), encoding="utf-8")
+    for name in sorted(after):
+        if before.get(name) != after[name]:
+            print(f"{name}: {before.get(name, 'new')} -> {after[name]}")
+
+
+def drifted() -> dict[str, str]:
+    """Return what each file prints now that it did not print before, by its path from the root of the repository."""
+    found = {}
+    for name in git("diff", "--name-only", "--", "*.recording.json").splitlines():
+        old, new = (Recording(**json.loads(text)) for text in (git("show", f"HEAD:{name}"), (COPY / name).read_text()))
+        differs = difference(replace(old, versions=new.versions), new, masks=ROUNDING)
+        if differs:
+            found[name.partition(".")[0]] = differs
+    return found
+
+
+def main() -> int:
+    """Do it, and print the list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sessions", nargs="*", metavar="SESSION", help=", ".join(SESSIONS), default=[*SESSIONS])
+    given = parser.parse_args()
+    shutil.rmtree(COPY, ignore_errors=True)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(COPY)], check=True)
+    raise_versions()
+    red = []
+    for session in given.sessions:
+        arguments = [sys.executable, "noxfile.py", "-s", session, "--", *SESSIONS[session]]
+        if subprocess.run(arguments, cwd=COPY, check=False).returncode:
+            red.append(session)
+    shown = json.loads((COPY / "build" / "site-included.json").read_text(encoding="utf-8"))
+    pages = {Path(name).with_suffix("").as_posix(): where for name, where in shown.items()}
+    print("\nprints something else:")
+    for name, differs in drifted().items():
+        print(f"\n{', '.join(pages.get(name, ['no page']))}: {name}\n{differs}")
+    print(f"\nred: {', '.join(red) or 'nothing'}")
+    for session in red:
+        for test, case in gate.cases(COPY / gate.REPORTS / f"{session}.xml").items():
+            if case.outcome == "failed":
+                print(f"{test}: {case.first_line}")
+    return bool(red)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

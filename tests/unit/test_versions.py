@@ -1,0 +1,28 @@
+"""What pages say of versions rests on recordings/versions.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import versions
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = json.loads((ROOT / "recordings" / "versions.json").read_text(encoding="utf-8"))
+
+
+def test_each_row_has_run():
+    """The file has the rows that `nox -s versions` runs, and each has run a program."""
+    assert list(ROWS) == [row.name for row in versions.ROWS]
+    assert all("" in row["programs"].values() for row in ROWS.values())
+
+
+def test_programs_say_what_they_need():
+    """A program that a version does not run names in one line the version that it needs."""
+    wrong = {
+        f"{name}: {program}: {why}" for name, row in ROWS.items() for program, why in row["programs"].items() if why
+    }
+
+    assert wrong
+    assert not {line for line in wrong if not re.search(r"Error: needs \w+ [\d.]+ or newer, found [\d.]+$", line)}
