@@ -42,7 +42,7 @@ PATIENCE = 200
 """Seconds after which a program counts as hanging: with the recorded versions, none takes half of that."""
 
 JAX = ("optax", "orbax-checkpoint", "matplotlib", "scikit-learn")
-TORCH = ("numpy", "matplotlib", "psutil")
+TORCH = ("numpy", "matplotlib", "psutil", "scikit-learn")
 PINNED_JAX = "jax==0.10.2"
 PINNED_TORCH = "torch==2.13.0"
 

@@ -17,6 +17,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
+assert torch.__version__ >= (2, 10), f"needs PyTorch 2.10 or newer, found {torch.__version__}"
+
 # Stand-in text: sums of two numbers. Put your own text here.
 TEXT = "".join(f"{a}+{b}={a + b}\n" for a in range(100) for b in range(100))
 CHARACTERS = sorted(set(TEXT))

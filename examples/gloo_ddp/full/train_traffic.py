@@ -28,6 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import profile, record_function, schedule
 from traffic_data import TrafficNet, baselines, evaluate, losses, make_loaders, prepare_speeds, read_speeds
 
+assert torch.__version__ >= (2, 13), f"needs PyTorch 2.13 or newer, found {torch.__version__}"
+
 METRICS = "epoch,train_loss,val_loss,val_mae,val_rmse,epoch_time_sec,throughput_samples_per_sec,"
 METRICS += "data_load_time_sec,compute_time_sec,gpu_util_avg,cpu_util_avg"
 TIMINGS = "rank,host,epoch,data_load_time_sec,compute_time_sec,all_reduce_time_sec,epoch_time_sec"
