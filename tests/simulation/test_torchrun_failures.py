@@ -53,6 +53,7 @@ pytestmark = pytest.mark.usefixtures("quick_start")
 
 BROKEN = [
     Case("torch-agent-late/broken.py", (r"rank [01] of 2 has finished", r"has failed to shutdown the rendezvous")),
+    Case("torch-batch-mismatch/broken.py", (r"ValueError: Expected input batch_size \(4\) to match",), 1),
     Case("torch-exit-barrier/broken.py", (r"rank [01] of 2 has finished", "Error waiting on exit barrier"), 137),
     Case("torch-hang-at-start/broken.py", ("rank 0: meets the others",), 142),
     Case("torch-interface-wrong/broken.py", ("Unable to find address for: \\^docker",), 1),
@@ -96,6 +97,7 @@ BROKEN = [
 ]
 
 FIXED = [
+    Case("torch-batch-mismatch/fixed.py", ("rank [01]: 3 rows, 3 labels",)),
     Case("torch-hang-at-start/fixed.py", ("rank [01]/2 start", "in read_data", "rank [01]: (meets|all)")),
     Case("torch-interface-wrong/fixed.py", ("interfaces: ", "rank 0 of 1")),
     Case("torch-master-unreachable/fixed.py", ("rank [01] of 2",)),
