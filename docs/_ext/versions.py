@@ -7,6 +7,7 @@ table of one package. `python3 noxfile.py -s versions -- --record` makes the fil
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,7 +140,7 @@ class Table(Versions):
         yield f"{sum(not wrong for wrong in row.programs.values())} of {len(row.programs)}"
         reasons: dict[str, list[str]] = {}
         for program, wrong in row.programs.items():
-            reasons.setdefault(wrong, []).append(program)
+            reasons.setdefault(re.sub(r"^\S+Error: (?=needs )", "", wrong), []).append(program)
         cell = nodes.bullet_list(bullet="-")
         for reason, programs in ((reason, programs) for reason, programs in reasons.items() if reason):
             said = [nodes.Text(": "), nodes.literal("", reason)]

@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from orbax.checkpoint import v1 as ocp
 
+assert jax.__version_info__ >= (0, 7), f"needs JAX 0.7 or newer, found {jax.__version__}"
 STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
