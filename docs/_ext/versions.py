@@ -51,6 +51,16 @@ def title(package: str) -> str:
     return "Orbax" if package == "orbax-checkpoint" else NAMES[package]
 
 
+def ends(versions: Iterable[str]) -> str:
+    """Return the oldest and the newest of some versions, without what comes after the minor one.
+
+    >>> ends(["3.14.10", "3.9.1", "3.12.1"])
+    '3.9 to 3.14'
+    """
+    numbers = sorted({tuple(int(part) for part in version.split(".")[:2]) for version in versions})
+    return " to ".join(f"{major}.{minor}" for major, minor in dict.fromkeys([*numbers[:1], *numbers[-1:]]))
+
+
 def code(names: Iterable[str]) -> Iterator[nodes.Node]:
     """Write names with commas between them."""
     for at, name in enumerate(names):
@@ -94,64 +104,73 @@ class Line(Versions):
         if not packages:
             raise FileError(f"no program of examples/{name} is in {FILE}")
         line = nodes.paragraph("", "", nodes.strong("", "Versions:"), nodes.Text(" "))
-        for at, package in enumerate(packages):
-            line += [nodes.Text("; ")] * bool(at)
-            line += self.package([row for row in rows if row.package == package], name)
-        line += [nodes.Text(". "), link("Which programs run with which versions", "versions"), nodes.Text(".")]
+        for package in packages:
+            line += [*self.package([row for row in rows if row.package == package], name), nodes.Text("; ")]
+        line += nodes.Text(f"Python {ends(row.versions['python'] for row in rows if row.of(name))}. ")
+        line += [link("Which programs run with which versions", "versions"), nodes.Text(".")]
         return line
 
     @staticmethod
     def package(rows: list[Row], name: str) -> Iterator[nodes.Node]:
-        """Write what ran with one package; its rows begin with the oldest version."""
+        """Write which versions of a package run all programs, and in brackets what the others don't run."""
         wrong = {row.version: [PurePosixPath(x).name for x, bad in row.of(name).items() if bad] for row in rows}
-        count = {row.version: len(row.of(name)) for row in rows}
-        good = [version for version, programs in wrong.items() if not programs]
-        yield nodes.Text(f"{title(rows[0].package)} {' to '.join(dict.fromkeys([*good[:1], *good[-1:]])) or 'none'}")
-        for version, programs in ((version, wrong[version]) for version in wrong if wrong[version]):
+        yield nodes.Text(
+            f"{title(rows[0].package)} {ends(version for version, programs in wrong.items() if not programs)}"
+        )
+        some: dict[tuple[str, ...], list[str]] = {}
+        for version in (version for version in wrong if wrong[version]):
+            some.setdefault(tuple(wrong[version]), []).append(version)
+        for programs, versions in some.items():
+            yield nodes.Text(f"{' (' if programs == next(iter(some)) else '; '}{ends(versions)}: ")
             if len(programs) > FEW:
-                yield nodes.Text(f", {version} for {count[version] - len(programs)} of {count[version]} programs")
+                count = len(rows[0].of(name))
+                yield nodes.Text(f"{count - len(programs)} of {count} programs")
             else:
-                yield nodes.Text(f", {version} for all but ")
+                yield nodes.Text("all but ")
                 yield from code(programs)
+        if some:
+            yield nodes.Text(")")
 
 
 class Table(Versions):
-    """The table of one package: a row for each version, with what it doesn't run."""
+    """The table of one package, with a row for each version, and below it the list of what they don't run."""
 
     def build(self, rows: list[Row], name: str) -> nodes.Node:
-        """Build the table."""
+        """Build both."""
         chosen = [row for row in rows if row.package == name]
         if not chosen:
             raise FileError(f"no row of {FILE} is about {name!r}, only {', '.join(dict.fromkeys(r[0] for r in rows))}")
-        table, group = nodes.table(classes=["versions"]), nodes.tgroup(cols=4)
-        group += [nodes.colspec(colwidth=width) for width in (12, 24, 12, 52)]
-        group += nodes.thead("", self.row(title(name), "With", "Programs", "What doesn't run"))
+        group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (20, 60, 20)), cols=3)
+        group += nodes.thead("", self.row(title(name), "with", "programs that run"))
         group += nodes.tbody("", *(self.row(*self.cells(row)) for row in chosen))
-        table += group
-        return table
+        wrong = nodes.bullet_list("", *(item for row in chosen for item in self.wrong(row)), bullet="-")
+        return nodes.container("", nodes.table("", group), *([wrong] if len(wrong) else []), is_div=True)
 
     @staticmethod
-    def cells(row: Row) -> Iterator[str | nodes.Node]:
+    def cells(row: Row) -> Iterator[str]:
         """Write the cells of a row."""
-        others = [f"{title(other)} {row.versions[other]}" for other in NAMES if other in row.versions]
-        others += [f"Orbax {row.versions['orbax-checkpoint']}"] if "orbax-checkpoint" in row.versions else []
         yield row.versions[row.package]
-        yield ", ".join(other for other in others if not other.startswith(f"{title(row.package)} "))
+        names = [*NAMES, "orbax-checkpoint"]
+        others = [name for name in names if name in row.versions and name != row.package]
+        yield ", ".join(f"{title(name)} {row.versions[name]}" for name in others)
         yield f"{sum(not wrong for wrong in row.programs.values())} of {len(row.programs)}"
+
+    @staticmethod
+    def wrong(row: Row) -> Iterator[nodes.list_item]:
+        """Write an item for each reason why programs don't run."""
         reasons: dict[str, list[str]] = {}
         for program, wrong in row.programs.items():
-            reasons.setdefault(re.sub(r"^\S+Error: (?=needs )", "", wrong), []).append(program)
-        cell = nodes.bullet_list(bullet="-")
+            short = re.sub(r"^\S+Error: (?=needs )|(?<=\d)\+\w+$", "", wrong)
+            reasons.setdefault(short, []).append(program)
+        version = row.versions[row.package]
         for reason, programs in ((reason, programs) for reason, programs in reasons.items() if reason):
-            said = [nodes.Text(": "), nodes.literal("", reason)]
-            cell += nodes.list_item("", nodes.paragraph("", "", *code(programs), *said))
-        yield cell if len(cell) else ""
+            text = [nodes.strong("", version), nodes.Text(" doesn't run "), *code(programs), nodes.Text(": ")]
+            yield nodes.list_item("", nodes.paragraph("", "", *text, nodes.literal("", reason)))
 
     @staticmethod
-    def row(*cells: str | nodes.Node) -> nodes.row:
-        """Make a row of text and nodes."""
-        made = [nodes.paragraph("", cell) if isinstance(cell, str) else cell for cell in cells]
-        return nodes.row("", *(nodes.entry("", cell) for cell in made))
+    def row(*cells: str) -> nodes.row:
+        """Make a row of text."""
+        return nodes.row("", *(nodes.entry("", nodes.paragraph("", cell)) for cell in cells))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
