@@ -47,7 +47,7 @@ extensions = [
     "gallery",
     "failures",
     "measured",
-    "versions",
+    "version_tables",
     "drawings",
     "pages",
     "navigation",

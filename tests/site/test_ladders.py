@@ -32,7 +32,7 @@ IMPORTS = {
 }
 """What the rungs of a guide may import besides the standard library: packages, and a file beside them."""
 
-LONGEST_FIRST = {"does_not_fit": 113}
+LONGEST_FIRST = {"does_not_fit": 114}
 """Lines of code of the first programs of a guide with a larger model. The others have 60 at most."""
 
 MOST_MORE = 100
