@@ -12,10 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = json.loads((ROOT / "recordings" / "versions.json").read_text(encoding="utf-8"))
 
 
-def test_each_row_has_run():
-    """The file has the rows that `nox -s versions` runs, and each has run a program."""
-    assert list(ROWS) == [row.name for row in versions.ROWS]
-    assert all("" in row["programs"].values() for row in ROWS.values())
+def test_file_has_the_rows():
+    """The file has the rows that `nox -s versions` runs, and no others."""
+    assert [*ROWS] == [row.name for row in versions.ROWS]
 
 
 def test_programs_say_what_they_need():
