@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def git(*arguments: str) -> str:
 def raise_versions() -> None:
     """Write the newest versions that fit together into constraints.txt of the copy, and print which are new."""
     before = dict(line.split("==") for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines())
-    groups = re.findall(r"^(\w+) = \[", (COPY / "pyproject.toml").read_text().partition("[dependency-groups]")[2], re.M)
+    groups = tomllib.loads((COPY / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     options = ["--quiet", "--no-annotate", "--no-header", "--all-extras", *(f"--group={name}" for name in groups)]
     uv = [sys.executable, "-m", "uv", "pip", "compile", *options, "pyproject.toml", "-"]
     done = subprocess.run(uv, cwd=COPY, input="nox\nuv\n", check=True, stdout=subprocess.PIPE, text=True)
