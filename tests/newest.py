@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def git(*arguments: str) -> str:
 
 def raise_versions() -> None:
     """Write the newest versions that fit together into constraints.txt of the copy, and print which are new."""
-    before = dict(line.split("==") for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines())
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    before = {re.sub(r"[._]", "-", name).lower(): version for name, version in (line.split("==") for line in lines)}
     groups = tomllib.loads((COPY / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     options = ["--quiet", "--no-annotate", "--no-header", "--all-extras", *(f"--group={name}" for name in groups)]
     uv = [sys.executable, "-m", "uv", "pip", "compile", *options, "pyproject.toml", "-"]
