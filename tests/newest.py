@@ -2,6 +2,7 @@
 
 python tests/newest.py               # all sessions; job scripts run on the oldest Slurm and need root
 python tests/newest.py docs tests    # some of them
+python tests/newest.py --keep torch  # all sessions, with the version of torch in constraints.txt
 
 All of this happens in .nox/newest, a copy of the last commit. There, constraints.txt gets the newest versions, and what
 prints something else is recorded again. To keep the versions, read what differs, then copy constraints.txt and the
@@ -30,7 +31,7 @@ from recordings.checking import difference
 ROOT = Path(__file__).resolve().parents[1]
 COPY = ROOT / ".nox" / "newest"
 CONSTRAINTS = COPY / "constraints.txt"
-SESSIONS = {"docs": [], "browser": ["--full"], "tests": ["--record"], "slurm": ["--record"]}
+SESSIONS = {"docs": [], "browser": ["--full"], "tests": ["--full", "--record"], "slurm": ["--record"]}
 """The sessions, with their arguments."""
 
 
@@ -39,14 +40,21 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=COPY, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def raise_versions() -> None:
-    """Write the newest versions that fit together into constraints.txt of the copy, and print which are new."""
+def raise_versions(keep: list[str]) -> None:
+    """Write the newest versions that fit together into constraints.txt of the copy, and print which are new.
+
+    Args:
+        keep: Packages whose versions stay.
+    """
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     before = {re.sub(r"[._]", "-", name).lower(): version for name, version in (line.split("==") for line in lines)}
     groups = tomllib.loads((COPY / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     options = ["--quiet", "--no-annotate", "--no-header", "--all-extras", *(f"--group={name}" for name in groups)]
     uv = [sys.executable, "-m", "uv", "pip", "compile", *options, "pyproject.toml", "-"]
-    done = subprocess.run(uv, cwd=COPY, input="nox\nuv\n", check=True, stdout=subprocess.PIPE, text=True)
+    if unknown := {*keep} - {*before}:
+        sys.exit(f"constraints.txt has no {', '.join(sorted(unknown))}")
+    wanted = "\n".join(["nox", "uv", *(f"{name}=={before[name]}" for name in keep)])
+    done = subprocess.run(uv, cwd=COPY, input=wanted, check=True, stdout=subprocess.PIPE, text=True)
     after = dict(line.partition("+")[0].split("==") for line in done.stdout.splitlines())
     CONSTRAINTS.write_text("".join(f"{name}=={after[name]}\n" for name in sorted(after)), encoding="utf-8")
     for name in sorted(after):
@@ -69,10 +77,11 @@ def main() -> int:
     """Do it, and print the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sessions", nargs="*", metavar="SESSION", help=", ".join(SESSIONS), default=[*SESSIONS])
+    parser.add_argument("--keep", nargs="+", default=[], metavar="PACKAGE", help="packages whose versions stay")
     given = parser.parse_args()
     shutil.rmtree(COPY, ignore_errors=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(COPY)], check=True)
-    raise_versions()
+    raise_versions(given.keep)
     red = []
     for session in given.sessions:
         arguments = [sys.executable, "noxfile.py", "-s", session, "--", *SESSIONS[session]]

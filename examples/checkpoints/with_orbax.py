@@ -16,9 +16,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from orbax.checkpoint import __version__ as orbax_version
 from orbax.checkpoint import v1 as ocp
 
 assert jax.__version_info__ >= (0, 6), f"needs JAX 0.6 or newer, found {jax.__version__}"
+assert tuple(map(int, orbax_version.split(".")[:2])) >= (0, 12), f"needs Orbax 0.12 or newer, found {orbax_version}"
 jax.distributed.initialize()
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(1))  # or JAX waits for the others
 rng = np.random.default_rng(0)

@@ -23,9 +23,11 @@ import optax
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from orbax.checkpoint import __version__ as orbax_version
 from orbax.checkpoint import v1 as ocp
 
 assert jax.__version_info__ >= (0, 7, 1), f"needs JAX 0.7.1 or newer, found {jax.__version__}"
+assert tuple(map(int, orbax_version.split(".")[:2])) >= (0, 12), f"needs Orbax 0.12 or newer, found {orbax_version}"
 
 # Stand-in text: sums of two numbers. Put your own text here.
 TEXT = "".join(f"{a}+{b}={a + b}\n" for a in range(100) for b in range(100))

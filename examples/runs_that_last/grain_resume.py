@@ -20,9 +20,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from orbax.checkpoint import __version__ as orbax_version
 from orbax.checkpoint import v1 as ocp
 
 assert jax.__version_info__ >= (0, 7), f"needs JAX 0.7 or newer, found {jax.__version__}"
+assert tuple(map(int, orbax_version.split(".")[:2])) >= (0, 12), f"needs Orbax 0.12 or newer, found {orbax_version}"
 STEPS = 100
 BATCH_SIZE = 64  # of all devices together
 LEARNING_RATE = 0.05
