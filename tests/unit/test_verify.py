@@ -12,16 +12,21 @@ import pytest
 from srunbook.slurm import Accounting, parse_sacct
 from srunbook.verify import Check, Report, TargetError, Verdict, verify
 
-HEADER = "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList"
+HEADER = "JobID|JobIDRaw|State|ExitCode|NNodes|NTasks|Elapsed|NodeList|End"
 PASSED, FAILED, NOT_PROVEN = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_PROVEN
 
 
 def row(
-    identity: str, nodes: str = "node[1-2]", tasks: int | str = "", state: str = "COMPLETED|0:0", raw: str = ""
+    identity: str,
+    nodes: str = "node[1-2]",
+    tasks: int | str = "",
+    state: str = "COMPLETED|0:0",
+    raw: str = "",
+    end: str = "10:01:30",
 ) -> str:
     """Return a row of sacct."""
     count = 2 if "[1-2]" in nodes or "[3-4]" in nodes else 4 if "[1-4]" in nodes else 1
-    return f"{identity}|{raw or identity}|{state}|{count}|{tasks}|00:01:30|{nodes}\n"
+    return f"{identity}|{raw or identity}|{state}|{count}|{tasks}|00:01:30|{nodes}|2026-11-30T{end}\n"
 
 
 GOOD = row("17") + row("17.batch", "node1", 1) + row("17.0", tasks=2)
@@ -146,6 +151,7 @@ STANDALONE += [end(rank) for rank in (0, 0, 1, 1)]
 ON_ONE = started({}, {"host": "node1"})
 UNLIKE = ended({"params": "ab" * 6}, {"params": "cd" * 6})
 RUNS = row("17", state="RUNNING|0:0")
+STOPPED = "CANCELLED by 1001|0:9"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +163,7 @@ RUNS = row("17", state="RUNNING|0:0")
         (FAILED, "job", row("17", state="TIMEOUT|0:0"), TWO, ["TIMEOUT 0:0", "ask for more with --time"]),
         (FAILED, "job", row("17", "None assigned", state="CANCELLED by 1001|0:0"), TWO, ["it never started"]),
         (FAILED, "steps", GOOD.replace("17.0|COMPLETED|0:0", "17.0|FAILED|1:0"), TWO, ["17.0 is FAILED 1:0"]),
+        (FAILED, "steps", GOOD + row("17.1", tasks=2, state=STOPPED, end="10:01:29"), TWO, ["17.1 is CANCELLED 0:9"]),
         (NOT_PROVEN, "job", "", TWO, ["sacct knows no job 17"]),
         (NOT_PROVEN, "job", "this machine has no sacct", TWO, ["this machine has no sacct"]),
         (NOT_PROVEN, "job", f"{row('17', state='NODE_FAIL|0:0')}{RUNS}", TWO, ["attempt 2, before it NODE_FAIL"]),
@@ -189,6 +196,13 @@ def test_a_bad_job(job, verdict, name, rows, lines, words):
     job.rows = rows
 
     expect(job.log(lines).verify(), verdict, name, *words)
+
+
+def test_a_step_in_the_background(job):
+    """A step that still runs when the script ends is no failure: Slurm cancels it."""
+    job.rows = GOOD + row("17.1", tasks=2, state=STOPPED)
+
+    assert job.log(TWO).verify().verdict is PASSED
 
 
 def test_the_backend_that_was_asked_for(job):

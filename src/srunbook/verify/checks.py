@@ -63,9 +63,9 @@ def check_job(job: str, accounting: Accounting) -> Check:
 
 
 def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
-    """Check that every step is COMPLETED 0:0, and that srun started one."""
+    """Check that every step is COMPLETED 0:0 or was cut off by the script's end, and that srun started one."""
     job_row, *steps = accounting.attempts[-1]
-    wrong = [row for row in steps if not _fine(row)]
+    wrong = [row for row in steps if not _fine(row) and not (_fine(job_row) and _outlived_script(row, steps))]
     if wrong:
         named = ", ".join(f"{row.identity} is {row.ending}" for row in wrong[:8])
         hint = "the line above says what to do" if job_row.state in STATES else _hint(job, wrong[0])
@@ -77,6 +77,12 @@ def check_steps(job: str, accounting: Accounting, logs: Logs) -> Check:
 
 def _fine(row: SacctRow) -> bool:
     return row.ending == "COMPLETED 0:0"
+
+
+def _outlived_script(row: SacctRow, steps: Sequence[SacctRow]) -> bool:
+    """Whether Slurm cancelled a step that still ran when the batch script ended, such as one in the background."""
+    ends = [step.columns.get("End", "") for step in steps if step.step == "batch"]
+    return row.state == "CANCELLED" and any(end and row.columns.get("End", "") >= end for end in ends)
 
 
 def _used_srun(rows: Sequence[SacctRow]) -> bool:
