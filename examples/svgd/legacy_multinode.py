@@ -47,6 +47,8 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 from srunbook import phase_type  # noqa: E402 - the model is the same in both programs
 
+assert jax.__version_info__ >= (0, 8, 1), f"needs JAX 0.8.1 or newer, found {jax.__version__}"
+
 # 4. Meet the others.
 if num_processes > 1:
     jax.distributed.initialize(
