@@ -31,7 +31,7 @@ from recordings.checking import difference
 ROOT = Path(__file__).resolve().parents[1]
 COPY = ROOT / ".nox" / "newest"
 CONSTRAINTS = COPY / "constraints.txt"
-SESSIONS = {"docs": [], "browser": ["--full"], "tests": ["--full", "--record"], "slurm": ["--record"]}
+SESSIONS = {"lint": [], "docs": [], "browser": ["--full"], "tests": ["--full", "--record"], "slurm": ["--record"]}
 """The sessions, with their arguments."""
 
 
@@ -87,8 +87,9 @@ def main() -> int:
         arguments = [sys.executable, "noxfile.py", "-s", session, "--", *SESSIONS[session]]
         if subprocess.run(arguments, cwd=COPY, check=False).returncode:
             red.append(session)
-    shown = json.loads((COPY / "build" / "site-included.json").read_text(encoding="utf-8"))
-    pages = {Path(name).with_suffix("").as_posix(): where for name, where in shown.items()}
+    shown = COPY / "build" / "site-included.json"  # a site that is not built has none
+    pages = json.loads(shown.read_text(encoding="utf-8")) if shown.exists() else {}
+    pages = {Path(name).with_suffix("").as_posix(): where for name, where in pages.items()}
     print("\nprints something else:")
     for name, differs in drifted().items():
         print(f"\n{', '.join(pages.get(name, ['no page']))}: {name}\n{differs}")
