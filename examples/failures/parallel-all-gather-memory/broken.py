@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 
+torch.set_num_threads(1)  # each thread takes address space, which is limited below
 rank = int(os.environ["SLURM_PROCID"])
 port = 25000 + int(os.environ["SLURM_JOB_ID"]) % 7000
 dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
