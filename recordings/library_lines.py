@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-LABEL = r"\s*(\d+: |\[\d+\] )?\s*"
+LABEL = r"\s*(\d+: ?|\[\d+\] ?)?\s*"
 """What `srun --label` and the simulation put before each line."""
 
 LINES = (

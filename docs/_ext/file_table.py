@@ -41,8 +41,13 @@ PATTERNS = {
     "examples/*/requirements.txt": "tests/simulation/test_script_forms.py",
     "examples/ready_scripts/*.sbatch": "tests/cluster/test_generate.py",
     "examples/slurm_configs/*.yaml": "tests/cluster/test_generate.py",
+    "examples/failures/*/*.py": "tests/simulation/test_failures.py",
+    **dict.fromkeys(
+        (f"examples/{guide}/*.py" for guide in ("does_not_fit", "gloo_ddp", "jax_multinode", "lightning", "torchrun")),
+        "tests/simulation/test_recorded_programs.py",
+    ),
 }
-"""Files that a test finds by a pattern, whose last part it names."""
+"""Files that a test finds by a pattern, whose last part it names; programs also need a recording to compare with."""
 
 WORD = re.compile(r"[\w./-]+")
 
@@ -86,7 +91,9 @@ def named(root: Path, names: Iterable[str]) -> dict[str, set[str]]:
         text = (root / runner).read_text(encoding="utf-8") if (root / runner).is_file() else ""
         if Path(pattern).name in text or not runner.startswith("tests/"):
             for name in fnmatch.filter(runners, pattern):
-                runners[name].add(runner)
+                recording = (root / name).with_suffix(".recording.json")
+                if not pattern.endswith("/*.py") or recording.exists():
+                    runners[name].add(runner)
     for folder, places in EXECUTING.items():
         for test in (test for place in places for test in (root / place).rglob("*.py")):
             parts = {part for word in words_of(test) for part in word.split("/")}

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import expect_abort_at_exit
 from support.proof import job_run
-from support.published import expect_abort_at_exit, give_engine, stage
+from support.published import give_engine, stage
 
 from recordings.comparing import Mask
 from srunbook import cluster
@@ -113,7 +114,7 @@ def test_stopped_job_continues_as_published(
     identity = begun(case, slurm, as_user, until)
     as_user("scancel", "--signal=USR1", *["--batch"] * contained, identity)  # as --signal of the script has it
     job = both_starts(cluster.await_job(slurm, identity), as_user)
-    expect_abort_at_exit(job)
+    expect_abort_at_exit(job.state == "FAILED", job.output)
 
     assert_continued(case, job)
     recorded(case.script, job_run(slurm, case.script, job), SPOKEN.search, MOMENT, once=True, name="stopped")

@@ -23,8 +23,6 @@ from support.programs import losses
 from support.reader import Reader
 
 from recordings import read_recording
-from recordings.comparing import ROUNDING
-from srunbook.ranklog import RankStart, parse_rank_lines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 IMPORTED = ("torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.distributed.pipelining")
@@ -266,32 +264,6 @@ def test_pipeline_refuses_a_tied_llama(folders: dict[str, Path], run: forked.Run
 
 
 # As a reader runs them ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "name",
-    [
-        *LAYOUTS,
-        "llama_fsdp_tp.py",
-        "llama_pipeline.py",
-        "full/llama_requeue.py",
-        "resume.py",
-        "requeue.py",
-    ],
-)
-def test_command_of_the_docstring(name: str, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first command at the top of a program runs it and prints what was recorded."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
-    program = EXAMPLES / name
-    beside = [EXAMPLES / "llama.py", EXAMPLES / "pretrained.py"] if "llama_" in name else []
-    result = reader.run(program, reader.commands(program)[0], beside)
-
-    assert result.exit_code == 0, result.text
-    starts = [line for line in parse_rank_lines(result.output) if isinstance(line, RankStart)]
-    assert sorted(line.rank for line in starts) == [0, 1, 2, 3]
-    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, ROUNDING)
 
 
 @pytest.mark.full

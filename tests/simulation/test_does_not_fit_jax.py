@@ -16,8 +16,8 @@ import pytest
 from support.programs import edited
 from support.reader import Reader
 
+from recordings import read_recording, recording_path
 from srunbook import simulate
-from srunbook.ranklog import RankStart, parse_rank_lines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "does_not_fit"
 EXACT = 1e-5
@@ -65,20 +65,15 @@ def test_another_mesh_continues(run: Run, tmp_path: Path) -> None:
     assert losses(wrong.output)[40] != pytest.approx(losses(one.output)[40], rel=10 * EXACT)
 
 
-@pytest.mark.full
-def test_compiler_knows_what_a_device_holds(reader: Reader) -> None:
-    """What it counts on a device is what was recorded; parts are gathered, and copies only added up."""
-    program = EXAMPLES / "compare_meshes.py"
-    (command,) = reader.commands(program)
-    result = reader.run(program, command, beside=[EXAMPLES / "sharded_jax.py"])
-    assert result.exit_code == 0, result.text
-    found = re.findall(r"^(\S+) +holds +\d+ KiB; (.*)$", result.text, re.MULTILINE)
+def test_compiler_knows_what_is_exchanged() -> None:
+    """In what was recorded, parts are gathered, and copies only added up."""
+    recorded = read_recording(EXAMPLES / "compare_meshes.recording.json")
+    found = re.findall(r"^(\S+) +holds +\d+ KiB; (.*)$", recorded.text, re.MULTILINE)
 
     assert len(found) == 4
     for mesh, exchanged in found:
         assert "all-reduce" in exchanged
         assert ("all-gather" in exchanged) == ("shard" in mesh), mesh
-    reader.compare(program, result, lambda line: True, ())
 
 
 def test_bad_mesh_ends_all_processes(run: Run, tmp_path: Path) -> None:
@@ -91,21 +86,13 @@ def test_bad_mesh_ends_all_processes(run: Run, tmp_path: Path) -> None:
     assert not [*tmp_path.glob("model*.npz")]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", ["sharded_jax.py", "resume_jax.py"])
 def test_commands_of_the_docstring(name: str, reader: Reader) -> None:
-    """Each command at the top of a program gives the same losses; the last prints what was recorded."""
-    found = []
-    for command in reader.commands(EXAMPLES / name):
-        shutil.rmtree(reader.folder / "checkpoints", ignore_errors=True)
-        result = reader.run(EXAMPLES / name, command)
-        assert result.exit_code == 0, f"{command}\n{result.text}"
-        assert "warning" not in result.text
-        found.append(losses(result.text))
-    starts = [line for line in parse_rank_lines(result.output) if isinstance(line, RankStart)]
+    """The two commands at the top of a program give the same losses; test_recorded_programs.py runs the last."""
+    first, _ = reader.commands(EXAMPLES / name)
+    result = reader.run(EXAMPLES / name, first)
+    recorded = read_recording(recording_path(EXAMPLES / name))
 
-    assert len(found) > 1
+    assert result.exit_code == 0, result.text
+    assert losses(result.text) == pytest.approx(losses(recorded.text), rel=EXACT)
     assert name == "sharded_jax.py" or (reader.folder / "checkpoints" / "resume_jax-simulation" / "40").is_dir()
-    assert all(each == pytest.approx(found[0], rel=EXACT) for each in found)
-    assert sorted(start.rank for start in starts) == [0, 1, 2, 3]
-    reader.compare(EXAMPLES / name, result)

@@ -10,14 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import forked
 from support.accidents import disk_full, flip_a_bit
 from support.programs import stand_ins
 
-from recordings.comparing import Mask
 from srunbook.ranklog import RankStart, parse_rank_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,16 +196,3 @@ def test_job_script_starts_what_it_is_given(tmp_path: Path) -> None:
 
     options = "--label --kill-on-bad-exit=1 --wait=0 --cpus-per-task=8"
     assert said == [f"node3 25018 8 {options} python {name}\n" for name in ("ddp_cpu.py", "timed.py")]
-
-
-MASKS = (Mask(r"\b\d+\.\d+ ms\b", "<n> ms", "machines are not equally fast"),)
-
-
-@pytest.mark.parametrize("name", ["one_process.py", "ddp_cpu.py", "resume.py", "timed.py"])
-def test_last_command_of_the_docstring_prints_the_recording(name: str, reader: Any) -> None:
-    """The last command at the top of each rung that needs no Slurm runs, and prints what the page shows."""
-    program = EXAMPLES / name
-    run = reader.run(program, reader.commands(program)[-1])
-
-    assert run.exit_code == 0, run.text
-    reader.compare(program, run, lambda line: True, MASKS)

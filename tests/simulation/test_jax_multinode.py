@@ -5,43 +5,20 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from recordings.comparing import Mask
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
 from srunbook.simulate import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "jax_multinode"
-RUNGS = ("one_device.py", "data_parallel.py", "resume.py", "requeue.py", "less_memory.py", "step_memory.py")
-"""The programs of test_jax_multinode_ladder.py."""
 
-PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("plot_"))
-PROGRAMS = [name for name in PROGRAMS if name not in RUNGS]
 
 TOLERANCE = 1e-3
 """Largest relative difference of a loss on one process and on many: float32 sums in another order, 40 steps on."""
-
-
-MASKS = (
-    Mask(r"[\d.]+ ms", "<t> ms", "times differ from run to run"),
-    Mask(r"\d+% of", "<n>% of", "it is a ratio of two times"),
-)
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_commands_of_the_docstring_work(program: str, reader: Any) -> None:
-    """The last command at the top of a program runs it, from a folder of its own, and prints what was recorded."""
-    command = reader.commands(EXAMPLES / program)[-1]
-    run = reader.run(EXAMPLES / program, command)
-
-    assert run.exit_code == 0, run.text
-    # The order of the rows of a table is that of their times.
-    reader.compare(EXAMPLES / program, run, lambda line: True, [*MASKS, Mask(" +", " ", "column widths")])
 
 
 def test_more_tasks_than_gpus_are_refused() -> None:

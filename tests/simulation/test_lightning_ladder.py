@@ -11,13 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.accidents import flip_a_bit, kill_in_save, signal_at_import
 from support.programs import edited, losses, stand_ins
 
-from recordings.comparing import ROUNDING
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, RankStart, parse_rank_lines
 
@@ -250,22 +248,3 @@ def test_less_memory_learns_the_same(precision: str, tolerance: float, one: Trai
 
     assert training.status == 0, training.failure
     assert training.losses == pytest.approx(one.losses[:2], rel=tolerance)
-
-
-# As a reader runs them ------------------------------------------------------------------------------------------------
-
-
-FULL = pytest.mark.full
-
-
-@pytest.mark.parametrize(
-    "name", ["one_gpu.py", "ddp.py", *(pytest.param(name, marks=FULL) for name in ("requeue.py", "less_memory.py"))]
-)
-def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first command at the top of a program runs it and prints what was recorded."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    program = EXAMPLES / name
-    result = reader.run(program, reader.commands(program)[0])
-
-    assert result.exit_code == 0, result.text
-    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, ROUNDING)

@@ -9,14 +9,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.accidents import kill_in_save, signal_at_import
 from support.ports import hold
 from support.programs import stand_ins
 
-from recordings.comparing import ROUNDING
 from srunbook import simulate
 from srunbook.ranklog import RankEnd, parse_rank_lines
 
@@ -180,12 +178,3 @@ def test_stock_loader_replays(start: Start, undisturbed: str) -> None:
     assert whole.fingerprint == undisturbed
     assert "your dataloader is not resumable" in again.text
     assert again.fingerprint != undisturbed
-
-
-def test_without_a_signal(reader: Any) -> None:
-    """The command at the top of the program prints what was recorded."""
-    command = next(command for command in reader.commands(PROGRAM) if command.startswith("srunbook"))
-    run = reader.run(PROGRAM, command, beside=[PROGRAM.with_name("train.py")])
-
-    assert run.exit_code == 0, run.text
-    reader.compare(PROGRAM, run, lambda line: "Epoch " in line or "Training on" in line, ROUNDING)

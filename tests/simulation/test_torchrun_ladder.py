@@ -321,25 +321,3 @@ def test_torchrun_names_the_first_error(reader: Any, monkeypatch: pytest.MonkeyP
     assert "ValueError: a broken image" in cause
     own = re.compile(r"^(Root Cause|  ValueError|  rank +: 1 )")
     reader.compare(program, result, lambda line: own.match(line) is not None, ROUNDING)
-
-
-# As a reader runs them ------------------------------------------------------------------------------------------------
-
-
-PROGRAMS = ("one_gpu.py", "ddp.py", "resume.py", "requeue.py", "mixed_precision.py")
-PROGRAMS += ("validate_one_gpu.py", "validate_ddp.py")
-
-
-@pytest.mark.parametrize(
-    "name", [*PROGRAMS[:2], *(pytest.param(name, marks=pytest.mark.full) for name in PROGRAMS[2:])]
-)
-def test_command_of_the_docstring(name: str, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first command at the top of a program runs it and prints what was recorded."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # else two ranks may share a line
-    program = EXAMPLES / name
-    beside = [EXAMPLES / "batch_norm.py"] if name == "validate_ddp.py" else []
-    result = reader.run(program, reader.commands(program)[0], beside=beside)
-
-    assert result.exit_code == 0, result.text
-    reader.compare(program, result, lambda line: "loss" in line or "rank " in line, ROUNDING)

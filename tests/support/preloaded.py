@@ -12,6 +12,7 @@ import contextlib
 import gc
 import io
 import json
+import multiprocessing.process
 import os
 import selectors
 import signal
@@ -32,7 +33,8 @@ MODULES = ("lightning", "torch.distributed.run", "torch.utils.tensorboard", "skl
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 arguments = sys.argv[1:]
-if not arguments or arguments[0] not in ("-c", "-m") and arguments[0].startswith("-"):
+own = arguments and (arguments[0] in ("-c", "-m") or not arguments[0].startswith("-"))
+if not own or "--multiprocessing-fork" in arguments:
     os.execv({python!r}, [{python!r}, *arguments])
 server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 server.connect({address!r})
@@ -180,6 +182,7 @@ def kill_session(leader: int) -> None:
 def become(order: dict[str, Any]) -> None:
     """Make this process look as if the interpreter had just started with these arguments."""
     os.chdir(order["directory"])
+    multiprocessing.process.ORIGINAL_DIR = order["directory"]  # where processes that it spawns look for the program
     os.environ.clear()
     os.environ.update(order["environ"])
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))

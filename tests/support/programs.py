@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
+from support.inputs import imported
+
+from recordings.library_lines import aborted_at_exit
 
 
 def edited(program: Path, folder: Path, edits: Iterable[tuple[str, str]] = ()) -> Path:
@@ -16,6 +22,24 @@ def edited(program: Path, folder: Path, edits: Iterable[tuple[str, str]] = ()) -
     copy = folder / program.name
     copy.write_text(text, encoding="utf-8")
     return copy
+
+
+def modules(program: Path) -> list[Path]:
+    """Return the modules that a program imports, and that these import in turn, from its folder or the one above."""
+    found = [program]
+    for path in found:
+        for _, name in imported(ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
+            beside = [folder / f"{name.partition('.')[0]}.py" for folder in (program.parent, program.parent.parent)]
+            found += [module for module in beside if module.is_file() and module not in found][:1]
+    return found[1:]
+
+
+def expect_abort_at_exit(failed: bool, output: str) -> None:
+    """Report a test as an expected failure if a run failed by PyTorch's abort at exit, and by nothing else."""
+    if failed and aborted_at_exit(output):
+        pytest.xfail(
+            "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
+        )
 
 
 def stand_ins(folder: Path, **commands: str) -> Path:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import expect_abort_at_exit
 
-from recordings.library_lines import aborted_at_exit
 from srunbook import cluster
 from srunbook.cli import _expected
 from srunbook.cluster import Bind, FinishedJob, Image, Provision, Specification, State
@@ -147,14 +147,6 @@ def submit_all(
     return [cluster.await_job(state, job) for job in jobs]
 
 
-def expect_abort_at_exit(job: FinishedJob) -> None:
-    """Report a test as an expected failure if its job failed by PyTorch's abort at exit, and by nothing else."""
-    if job.state == "FAILED" and aborted_at_exit(job.output):
-        pytest.xfail(
-            "PyTorch's gloo aborted at exit (pytorch/pytorch#190489): docs/troubleshooting/torch-abort-at-exit.md"
-        )
-
-
 def submit(
     state: State,
     script: Path,
@@ -164,7 +156,7 @@ def submit(
 ) -> FinishedJob:
     """Submit a script beside the programs of its guide, and wait for the end of its job."""
     job = cluster.submit(state, script, arguments, options=options, extra=programs_of(script), **others)
-    expect_abort_at_exit(job)
+    expect_abort_at_exit(job.state == "FAILED", job.output)
     return job
 
 

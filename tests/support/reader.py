@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.ports import free_port
+from support.programs import modules
 
 from recordings import Recording
 from recordings.checking import new_run
@@ -53,14 +54,14 @@ class Reader:
         return [" ".join(command.split()) for command in found]
 
     def run(self, program: Path, command: str, beside: Iterable[Path] = ()) -> Recording:
-        """Run a command of a program's docstring in a folder that holds nothing else; return what a recording holds.
+        """Run a command of a program's docstring in a folder with its modules alone; return what a recording holds.
 
         Args:
             program: The program.
             command: The command. The port 29400 in it stands for any that is free.
-            beside: Files that the program needs beside it.
+            beside: Other files that the program needs.
         """
-        for path in (program, *beside):
+        for path in (program, *modules(program), *beside):
             shutil.copy(path, self.folder)
         words = [word.replace(":29400", f":{free_port()}") for word in shlex.split(command)]
         start = next(place for place, word in enumerate(words) if word in ("python", "torchrun"))

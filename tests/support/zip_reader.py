@@ -9,7 +9,7 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.published import expect_abort_at_exit
+from support.programs import expect_abort_at_exit
 
 from srunbook import cluster
 from srunbook.cluster import State
@@ -64,7 +64,7 @@ class ZipReader:
         for job in re.findall(r"^(?:Submitted batch job|job:) +(\d+)$", done.stdout, re.MULTILINE):
             self.jobs.append(job)
             ended = cluster.await_job(self.state, job, user=self.user)
-            expect_abort_at_exit(ended)
+            expect_abort_at_exit(ended.state == "FAILED", ended.output)
             if ended.state != "COMPLETED":
                 self.problems.append(f"job {job} ended as {ended.state}, not COMPLETED:\n{ended.output}")
 
