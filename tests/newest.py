@@ -31,8 +31,8 @@ from recordings.checking import difference
 ROOT = Path(__file__).resolve().parents[1]
 COPY = ROOT / ".nox" / "newest"
 CONSTRAINTS = COPY / "constraints.txt"
-SESSIONS = {"lint": [], "docs": [], "browser": ["--full"], "tests": ["--full", "--record"], "slurm": ["--record"]}
-"""The sessions, with their arguments."""
+SESSIONS = {"lint": [], "slurm": ["--record"], "tests": ["--full", "--record"], "docs": [], "browser": ["--full"]}
+"""The sessions, with their arguments. Those that record come before those that look at recordings."""
 
 
 def git(*arguments: str) -> str:
