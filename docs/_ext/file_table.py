@@ -7,6 +7,7 @@ import fnmatch
 import json
 import posixpath
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +43,9 @@ PATTERNS = {
     "examples/ready_scripts/*.sbatch": "tests/cluster/test_generate.py",
     "examples/slurm_configs/*.yaml": "tests/cluster/test_generate.py",
     "examples/failures/*/*.py": "tests/simulation/test_failures.py",
-    **dict.fromkeys(
-        (f"examples/{guide}/*.py" for guide in ("does_not_fit", "gloo_ddp", "jax_multinode", "lightning", "torchrun")),
-        "tests/simulation/test_recorded_programs.py",
-    ),
+    "examples/*/*.py": "tests/simulation/test_recorded_programs.py",
 }
-"""Files that a test finds by a pattern, whose last part it names; programs also need a recording to compare with."""
+"""Files that a test finds by a pattern, whose last part it names; for programs, it also names their folder."""
 
 WORD = re.compile(r"[\w./-]+")
 
@@ -84,16 +82,22 @@ def words_of(path: Path) -> set[str]:
     return words
 
 
+def is_compared(root: Path, test: str, name: str) -> bool:
+    """Whether a test compares a program with its recording: it names the folder, and not the program as left out."""
+    words = words_of(root / test)
+    left_out = name.removeprefix("examples/").removesuffix(".py") in words
+    return name.split("/")[1] in words and not left_out and (root / name).with_suffix(".recording.json").exists()
+
+
 def named(root: Path, names: Iterable[str]) -> dict[str, set[str]]:
     """Return what runs each file by itself: the build, and the tests that name all its folders and its name."""
     runners: dict[str, set[str]] = {name: set() for name in names}
     for pattern, runner in PATTERNS.items():
         text = (root / runner).read_text(encoding="utf-8") if (root / runner).is_file() else ""
         if Path(pattern).name in text or not runner.startswith("tests/"):
-            for name in fnmatch.filter(runners, pattern):
-                recording = (root / name).with_suffix(".recording.json")
-                if not pattern.endswith("/*.py") or recording.exists():
-                    runners[name].add(runner)
+            found = fnmatch.filter(runners, pattern)
+            for name in filter(partial(is_compared, root, runner), found) if pattern.endswith("/*.py") else found:
+                runners[name].add(runner)
     for folder, places in EXECUTING.items():
         for test in (test for place in places for test in (root / place).rglob("*.py")):
             parts = {part for word in words_of(test) for part in word.split("/")}
