@@ -95,4 +95,4 @@ def test_commands_of_the_docstring(name: str, reader: Reader) -> None:
 
     assert result.exit_code == 0, result.text
     assert losses(result.text) == pytest.approx(losses(recorded.text), rel=EXACT)
-    assert name == "sharded_jax.py" or (reader.folder / "checkpoints" / "resume_jax-simulation" / "40").is_dir()
+    assert name == "sharded_jax.py" or (reader.folder / "checkpoints" / "resume_jax-run" / "40").is_dir()

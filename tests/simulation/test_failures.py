@@ -47,6 +47,11 @@ MASKS = (
         "a dead rank's connection is closed, or reset while data are under way; whose time is up first closes it",
     ),
     Mask(f".*{TOO_LATE}.*", "<a late torchrun>", "it asks before or after the process that answers has ended"),
+    Mask(
+        r".*(No address added out of total|Failed to start RPC server).*",
+        "<the port is in use>",
+        "JAX says both, or crashes before the second",
+    ),
     Mask(r"'localhost_\d+_0'", "'localhost_<pid>_0'", "torchrun names a node after its process"),
     Mask(r"pid:? \d+|PID \d+|Process \d+", "<process>", "a fresh process each time"),
     Mask(r"binary: \S+", "binary: <python>", "machines keep Python in different places"),
