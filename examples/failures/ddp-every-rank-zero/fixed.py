@@ -18,4 +18,5 @@ dist.init_process_group("gloo")
 if dist.get_world_size() < int(os.environ.get("SLURM_NTASKS", 1)):
     sys.exit(f"error: {os.environ['SLURM_NTASKS']} tasks, but a world of {dist.get_world_size()}")
 print(f"rank {dist.get_rank()} of {dist.get_world_size()}")
+dist.barrier()  # a rank that leaves early would break the connections that others still make
 dist.destroy_process_group()

@@ -17,4 +17,5 @@ if dist.get_world_size() != expected:
     raise RuntimeError(f"{dist.get_world_size()} processes, and the nodes of the job have {expected}")
 # Text and newline in one write: the processes of a node share the log.
 sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()} on {os.environ['SLURMD_NODENAME']}\n")
+dist.barrier()  # a rank that leaves early would break the connections that others still make
 dist.destroy_process_group()
